@@ -1,9 +1,10 @@
-"""From a picture file to its caption, warm, on one core: what a user of `diptych.load` waits for.
+"""Time the way from an image file to its caption on one core, after a warm-up, as a user of `diptych.load` sees it.
 
     uv run python -m benchmarks.caption MODEL PICTURES
 
-MODEL is a folder that captions (the demo's `caption`), PICTURES a folder of PNG. The whole and its parts are timed:
-decoding the file, detecting regions, writing (greedy). Writes benchmarks/results/caption.json.
+MODEL is the folder of a caption model (such as the demo's `caption`), PICTURES a folder of PNG files. Decoding the
+file, detecting regions and generating the caption (greedy) are also timed separately. Writes
+benchmarks/results/caption.json.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""CIDEr: captions a second, ours against pycocoevalcap, in one process on the same captions.
+"""Measure captions per second of our CIDEr and of pycocoevalcap, in one process on the same captions.
 
     uv run python -m benchmarks.cider
 
-Two jobs. "evaluation": references and predictions are both new, as at the end of a run. "reward": references are
-known and cached with the corpus' document frequencies, as in SCST; pycocoevalcap has no such mode, so it does the
-whole each time, and so would training with it. Rounds alternate and the ratio is of their medians.
+There are two jobs. "evaluation": all references and predictions are new, as at the end of a run. "reward": the
+references and the document frequencies of the corpus are cached, as in SCST. pycocoevalcap cannot cache them, so it
+does the work of "evaluation" in both jobs. The two run in turn, and the ratio is that of their medians.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pycocoevalcap.cider.cider import Cider
 from benchmarks.machine import save_result
 from diptych.metrics.cider import CiderD, DocumentFrequencies, cider_scores
 
-WORDS = 800  # drawn by Zipf's law, so that n-grams repeat about as they do in captions
+WORDS = 800  # sampled by Zipf's law, so that n-grams repeat about as often as in captions
 REFERENCES = 5
 
 
@@ -32,7 +32,7 @@ def made_up(pictures: int, seed: int) -> tuple[dict[str, list[str]], dict[str, l
         return [f"w{word}" for word in draw.choices(range(WORDS), weights, k=draw.randint(8, 14))]
 
     references = {str(key): [caption() for _ in range(REFERENCES)] for key in range(pictures)}
-    # A prediction repeats half of a reference: what shares nothing is scored too quickly to be a fair load.
+    # A prediction repeats half of a reference: without common n-grams, scoring would be unrealistically fast.
     predictions = {key: captions[0][:5] + caption()[5:] for key, captions in references.items()}
     return predictions, references
 

@@ -1,5 +1,5 @@
-"""Clients of a service that cost little themselves, since they share the cores with it: each keeps one connection, and
-requests lie ready as bytes."""
+"""HTTP clients for benchmarks of the service. They share its cores, so they are cheap: each keeps one connection open
+and sends requests that were encoded before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOUNDARY = "a-part-of-the-form"
 
 
 def form(picture: bytes, fields: dict[str, str] | None = None, task: str = "caption", name: str = "a.png") -> bytes:
-    """A whole request with a picture and further fields."""
+    """Return a complete HTTP request: a form with an image and further fields."""
     parts = [f'form-data; name="{key}"\r\n\r\n{value}' for key, value in (fields or {}).items()]
     head = "".join(f"--{BOUNDARY}\r\nContent-Disposition: {part}\r\n" for part in parts)
     head += f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="image"; filename="{name}"\r\n\r\n'
@@ -42,7 +42,7 @@ class Answer:
 
 
 class Connection:
-    """Opened at the first request, and anew where the service has closed it."""
+    """An HTTP connection. It is opened at the first request, and again if the service has closed it."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
@@ -68,18 +68,20 @@ class Connection:
 
 @dataclass
 class Tally:
-    """Of a closed loop: the seconds of each answered request, how often each status came, and what the clients cost."""
+    """Results of a run of clients: seconds of each answered request, number of responses by status, and the clients'
+    own cost."""
 
     waits: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
     took: float = 0.0
-    clients_cpu: float = 0.0  # seconds of this process
+    clients_cpu: float = 0.0  # CPU seconds of this process
 
 
 async def closed_loop(
     address: tuple[str, int], requests: Sequence[bytes], clients: int, seconds: float = float("inf"), most: int = 2**62
 ) -> Tally:
-    """Run N clients; each sends its next request when the last is answered, and waits as long as Retry-After asks."""
+    """Run `clients` clients until `seconds` are over or `most` requests are sent. Each waits for its answer before it
+    sends the next request; after a 503 it waits as long as Retry-After demands."""
     tally, turns = Tally(), count()
     begun, cpu = time.perf_counter(), time.process_time()
 

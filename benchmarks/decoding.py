@@ -1,16 +1,18 @@
-"""Beam-5 decoding of Unified VLP at its published size, against a plain cache of hidden states; both in one run.
+"""Compare beam search (5 beams) of Unified VLP at its published size with the authors' way of caching.
 
     uv run python -m benchmarks.decoding [--threads 2] [--small]
 
-The peer caches as the authors' decoder does (modeling.py of LuoweiZhou/VLP, BertForSeq2SeqDecoder): of every layer it
-keeps what went in, regions and words, a copy for each beam, and at each step projects keys and values of all of it
-again. It has the same weights and the same search, in fp32 as the authors' has, so what it writes must be the same:
-that is asserted in fp32, word for word. Ours keeps keys and values, those of the regions once per picture, in bf16. Its
-time in fp32 is measured too, and both ratios are reported: fp32 over bf16, 9.3 (of which 2.4 is the number format), and
-like for like, fp32 over fp32, 3.94 (docs/results/decoding.md). Eight pictures of 100 regions, 20 words, no caption ends
-early. They take turns in each round; what counts is the median of the ratios. The authors' own decoder took 11.3 s on
-two threads of an idle Xeon with AMX. Writes benchmarks/results/decoding.json; --small, which shows that it works, does
-not.
+The peer caches hidden states, as the authors' decoder does (BertForSeq2SeqDecoder in modeling.py of LuoweiZhou/VLP).
+For every layer and every beam it keeps the inputs of all positions. At each step it computes keys and values of all
+positions again. Diptych keeps the keys and values; those of the regions are shared by an image's beams.
+
+Both have the same weights and the same search. In fp32 they must generate the same words, which is asserted. The peer
+runs in fp32, like the authors' code. Diptych runs in bf16, its default, and in fp32. The peer takes 9.3 times as long
+as Diptych in bf16, and 3.94 times as long as Diptych in fp32 (docs/results/decoding.md).
+
+There are eight images of 100 regions, and captions of 20 words that never end early. All run in turn in each round, and
+the figures are medians of the ratios. The authors' own decoder took 11.3 s on two threads of an idle Xeon with AMX.
+Writes benchmarks/results/decoding.json, but not with --small, a quick test of this program.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ SMALL: dict[str, Any] = {"width": 64, "heads": 4, "ffn": 128, "layers": 2}
 
 @dataclass
 class Hidden:
-    """What went into each layer, (B x K, P + t, D), and what of the regions' block is closed, (B x K, 1, 1, P)."""
+    """The cache of hidden states after t words. `layers` has the inputs of each layer (B * K, P + t, D); `closed` is
+    the mask of the first P positions, regions and marks (B * K, 1, 1, P)."""
 
     layers: list[Tensor]
     closed: Tensor
@@ -46,7 +49,7 @@ class Hidden:
 
 
 class HiddenStates:
-    """A Writer over the same weights."""
+    """A `Writer` with the weights of `model` that caches hidden states instead of keys and values."""
 
     def __init__(self, model: UnifiedVLP) -> None:
         self.model, self.vocabulary = model, model.vocabulary
@@ -60,7 +63,7 @@ class HiddenStates:
         closed = (~attention_mask(attention, read.shape[1], 1, 0, present))[:, None].to(x.dtype) * CLOSED
         kept = []
         for layer in model.encoder.layers:
-            kept.append(x[:, :-1])  # [MASK] is never kept
+            kept.append(x[:, :-1])  # without [MASK], which is never cached
             x = layer(x, closed)
         return model.heads["word"](x[:, -1]), Hidden(kept, closed[:, :, -1:, :-1])
 
@@ -73,7 +76,7 @@ class HiddenStates:
         segments = model._segments([TEXT_AFTER_REGIONS]).expand(len(both), 2)[:, 1:]
         x = model.text.finish(model._write(both, memory.written, segments))
         own = x.new_zeros(len(both), 1, 2, memory.written + 2)
-        own[:, :, 0, -1] = CLOSED  # the word does not see the [MASK] that asks for the next one
+        own[:, :, 0, -1] = CLOSED  # the word does not attend to the [MASK] after it
         seen, kept = torch.cat([closed.expand(-1, -1, 2, -1), own], -1), []
         for layer, past in zip(model.encoder.layers, memory.layers, strict=True):
             assert isinstance(layer, Layer)
@@ -90,8 +93,9 @@ def written(frames: Frames) -> list[Tensor]:
 
 
 def same(ours: Frames, theirs: Frames) -> float:
-    """All words and parents of all beams are the same; how far the scores are apart."""
-    assert all(torch.equal(a, b) for a, b in zip(written(ours), written(theirs), strict=True)), "they write apart"
+    """Assert that both searches have the same words and parents in all beams. Return the largest difference of their
+    scores."""
+    assert all(torch.equal(a, b) for a, b in zip(written(ours), written(theirs), strict=True)), "the words differ"
     return float((torch.stack(ours.scores) - torch.stack(theirs.scores)).abs().max())
 
 
@@ -99,13 +103,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--small", action="store_true", help="64 wide, 2 layers: to see that it works")
+    parser.add_argument("--small", action="store_true", help="a tiny model, to test this program")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
     shape: dict[str, Any] = {"region_embedding": "official", **(SMALL if given.small else {})}
     model = UnifiedVLP(UnifiedVLPResolvedConfig(vocabulary=VOCABULARY, **shape)).eval()
-    # So that words differ by more than rounding: of fresh weights, all are about as likely.
+    # Spread the words' probabilities: with fresh weights they are nearly equal, and rounding would decide.
     torch.nn.init.normal_(model.text.words.weight, std=0.1)
     batch, options = collate(samples()), DecodingOptions(beams=BEAMS, max_words=WORDS, stop_early=False)
 
@@ -115,7 +119,7 @@ def main() -> None:
 
     plain = HiddenStates(model)
     writers = {"ours, bf16": (model, True), "ours, fp32": (model, False), "hidden states, fp32": (plain, False)}
-    said = {name: run(*writer) for name, writer in writers.items()}  # warm, too
+    said = {name: run(*writer) for name, writer in writers.items()}  # also warms up
     apart = same(said["ours, fp32"], said["hidden states, fp32"])
     taken: dict[str, list[float]] = {name: [] for name in writers}
     for _ in range(given.rounds):

@@ -1,10 +1,10 @@
-"""What it costs to decode images in processes of their own: images a second and CPU, next to decoding in this process.
+"""Measure the cost of decoding images in separate processes: images per second and CPU time, against this process.
 
     uv run --group dev python -m benchmarks.decoding_price
 
-The drawn pictures are 640 x 640, half of them PNG, half JPEG. `extract` runs the small detector, `mine` measures each
-image. Both ways take turns, so that the rate that is kept is a median of pairs. The bar (issue R): at most 10%. Writes
-benchmarks/results/decoding_price.json.
+The drawn images are 640 x 640, half of them PNG, half JPEG. `extract` runs the small detector, `mine` measures each
+image. Decoding with and without separate processes runs in turn. The kept rate is the median over the rounds, and may
+be at most 10% below 1. Writes benchmarks/results/decoding_price.json.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def _decoding(decoders: str, own: bool) -> Any:
 
 
 def compared(part: Callable[[], object], count: int, way: Callable[[bool], Any]) -> dict[str, object]:
-    """Time `part`, which does `count` images, within `way(False)` and `way(True)`: in other processes and in this."""
+    """Time `part`, which processes `count` images, with decoding in other processes (`way(False)`) and in this one
+    (`way(True)`)."""
     with way(False):
         part()
     rates, costs = dict[str, list[float]](), dict[str, list[float]]()

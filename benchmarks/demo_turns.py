@@ -1,13 +1,13 @@
-"""The demo and that of an earlier commit, in turn: CPU seconds by stage, and the scores of both.
+"""Run the demo and the demo of an earlier commit in turn; compare CPU seconds by stage, and scores.
 
     OMP_WAIT_POLICY=passive uv run python -m benchmarks.demo_turns [--before e16f41f] [--seeds 3] [--out DIR] [--fast]
 
-For each seed the earlier demo runs, then this one, in the same environment (the earlier sources are taken out of git
-into DIR). Seconds are those of all processes of a demo, in the program and in the system. This demo is timed without
-the models that learn from all labels, which the earlier demo lacks. They run afterwards and are timed apart. CIDEr and
-each kind of VQA are listed for both arms, with their intervals. An idle machine of two cores needs an hour for three
-seeds; stopped, the same command resumes after the last demo that was done. Writes
-benchmarks/results/demo_turns.json; with --fast (demos of a minute each: does all of it work?) nothing.
+For each seed the earlier demo runs, then the current one, in the same environment. The earlier sources are extracted
+from git into DIR. Seconds are user and system time of all processes of a demo. The earlier demo lacks the models that
+train on all labels. So the current demo is timed without them; they run afterwards and are timed separately. CIDEr and
+each kind of VQA are listed for both arms with their intervals. An idle machine of two cores needs an hour for three
+seeds. If the command is stopped, repeat it to resume after the last complete demo. Writes
+benchmarks/results/demo_turns.json. With --fast (a test of this program, with demos of a minute) it writes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.machine import save_result
 COMMAND = "OMP_WAIT_POLICY=passive uv run python -m benchmarks.demo_turns"
 BEFORE, NOW, ADDED = "before", "now", "models with all labels"
 SCORES = {"caption": ("CIDEr",), "vqa": ("accuracy yes/no", "accuracy number", "accuracy other")}
-# Runs in either version. Its session's processes are those of the demo, the dead ones among their parents' children.
+# Runs in both versions. Sums the CPU time of all processes in its session; ended ones count in their parents' times.
 DRIVER = """
 import json, os, sys
 from contextlib import contextmanager
@@ -73,7 +73,7 @@ print(json.dumps(taken))
 
 
 def taken_out(revision: str, folder: Path) -> Path:
-    """The sources of a commit."""
+    """Extract the sources of a commit below `folder`, and return their folder."""
     packed = subprocess.run(["git", "archive", revision, "src"], check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(folder, filter="data")
@@ -81,10 +81,10 @@ def taken_out(revision: str, folder: Path) -> Path:
 
 
 def run(sources: Path, out: Path, seed: int, arms: str, fast: bool) -> dict[str, float]:
-    """CPU seconds by stage of one demo, or what was kept of it."""
+    """Run one demo and return its CPU seconds by stage. A finished demo is not repeated."""
     kept, added = out.parent / f"{out.name}-{arms}.json", (out.parent / f"{out.name}-few.json").exists()
     if not kept.exists():
-        if not added and out.exists():  # stopped halfway: its first half would not be counted
+        if not added and out.exists():  # restart an interrupted demo, whose first part was not timed
             shutil.rmtree(out)
         given = [sys.executable, "-c", DRIVER, str(out), str(seed), arms, str(fast)]
         environment = {**os.environ, "PYTHONPATH": str(sources)}
@@ -95,7 +95,7 @@ def run(sources: Path, out: Path, seed: int, arms: str, fast: bool) -> dict[str,
 
 
 def scores(out: Path) -> dict[str, Any]:
-    """Of the arms with few labels."""
+    """Return the test scores of the arms with few labels."""
     found = json.loads((out / "results.json").read_text())["scores"]
     return {
         f"{task}, {arm}": {name: _figure(found[task][arm]["scores"][name]) for name in names}
@@ -105,7 +105,7 @@ def scores(out: Path) -> dict[str, Any]:
 
 
 def below(reached: dict[str, Any]) -> list[bool]:
-    """Of each score of a seed, whether it is below the interval that it had."""
+    """Return, for each score of a seed, whether the current demo is below the earlier demo's interval."""
     return [
         reached[NOW][arm][name]["value"] < score["low"]
         for arm, named in reached[BEFORE].items()
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--before", default="e16f41f", help="the earlier commit (default: e16f41f)")
     parser.add_argument("--seeds", type=int, default=3, help="how many seeds (default: 3)")
     parser.add_argument("--out", type=Path, default=Path("out/demo_turns"), help="folder of all demos")
-    parser.add_argument("--fast", action="store_true", help="demos of a minute, to see that it works")
+    parser.add_argument("--fast", action="store_true", help="demos of a minute, to test this program")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     sources = {BEFORE: taken_out(given.before, given.out / given.before), NOW: Path("src").resolve()}

@@ -1,4 +1,4 @@
-"""Mean average precision of detected regions, by pycocotools."""
+"""Compute the mean average precision of detected regions with pycocotools."""
 
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -14,10 +14,10 @@ SCALE = 1000  # boxes are fractions; pycocotools takes pixels, and calls objects
 
 
 def detection_scores(seen: Sequence[Regions], records: Sequence[Record], kinds: Sequence[str]) -> dict[str, float]:
-    """Return mAP (IoU .5 to .95), mAP50 and mAP75 in percent, over the kinds that occur.
+    """Return mAP (IoU .5 to .95), mAP50 and mAP75 in percent, over the kinds of objects that occur.
 
-    `kinds` names the columns of `Regions.classes`. The kind of a region is its most probable one except "background";
-    regions are ranked by their scores.
+    `kinds` names the columns of `Regions.classes`. A region counts as its most probable kind except "background".
+    Regions are ranked by their scores.
     """
     truths = [
         _annotation(image, kinds.index(thing.kind), thing.box) | {"iscrowd": 0}

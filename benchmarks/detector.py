@@ -1,10 +1,10 @@
-"""The Storybook detector: how fast it trains, what it comes to, and what a picture costs it.
+"""Measure the Storybook detector: its training speed, its precision, and its time per image.
 
     uv run python -m benchmarks.detector [--threads 2]
 
-Trains as `diptych storybook detector` does, on scenes drawn as they are needed, then looks at 500 test scenes with one
-thread. Two limits of the training rate are measured, on one thread: drawing alone, and the network alone on scenes
-drawn before. Writes benchmarks/results/detector.json.
+Trains as `diptych storybook detector` does, on scenes drawn during training. Then detects on 500 test scenes with one
+thread. Two upper limits of the training speed are measured on one thread: drawing alone, and the network alone on
+scenes drawn before. Writes benchmarks/results/detector.json.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.selection import Selection
 
 TEST = 500
-EVERY = Selection(most=100, score=0.01, overlap=0.6)  # mAP ranks the weak ones too
+EVERY = Selection(most=100, score=0.01, overlap=0.6)  # keeps low scores, because mAP ranks all detections
 
 
 def limits(recipe: DetectorRecipe, steps: int = 20) -> dict[str, float]:
-    """Scenes a second, of the parts of training by themselves."""
+    """Return scenes per second of drawing alone and of the network alone."""
     batches = SceneBatches(storybook_shape(), recipe)
     began = time.perf_counter()
     made = [batches.at(step, 0, 1) for step in range(steps)]
@@ -55,7 +55,7 @@ def limits(recipe: DetectorRecipe, steps: int = 20) -> dict[str, float]:
 
 
 def looking(detector: Detector) -> tuple[dict[str, float], float]:
-    """mAP on unseen scenes, and seconds a picture in batches of 16."""
+    """Return mAP on test scenes, and seconds per image in batches of 16."""
     scenes = [scene(0, "test", index) for index in range(TEST)]
     records, pictures = [truth(s) for s in scenes], [drawn(s) for s in scenes]
     detector.detect(pictures[:16], records[:16])

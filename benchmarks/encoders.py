@@ -1,22 +1,24 @@
-"""VL-BERT and ImageBERT at their published size, against Hugging Face's BERT of the same size and sequence; and VL-BERT
-from pixels, its step split into pixels and words.
+"""Compare training steps of VL-BERT and ImageBERT at their published size with Hugging Face's BERT.
 
     OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.encoders [--threads N] [--tiny]
         [--without-pixels]
 
-A step is forward, backward and the optimizer (ours as the recipe has it, BERT's AdamW) on eight pictures of 100 regions
-with 36 words ([SEP] among them): 139 positions in VL-BERT ([CLS], the whole picture and [END] besides), 137 in
-ImageBERT; and VL-BERT's mixed batch, eight pictures of 42 regions with 22 words and eight texts of 64. Some words of
-each text and 15% of the regions are hidden and asked for; BERT passes as many states through heads of the same size.
-Each runs as it ships (see `benchmarks.vlp`). All take turns within each round, in CPU seconds of all threads; what
-counts is the median of the ratios. The authors' VL-BERT step took 3.18 s on two threads of an idle Xeon with AMX
-(design/demo.md, section 8), which this machine need not be.
+A step is forward, backward and optimizer: ours with the recipe's optimizer, BERT with AdamW. The batch has eight images
+of 100 regions with texts of 36 words, [SEP] included. VL-BERT then has 139 positions ([CLS], the whole image and [END]
+are added), ImageBERT 137. VL-BERT also has a mixed batch: eight images of 42 regions with 22 words, and eight texts of
+64 words. Some words of each text and 15% of the regions are masked and predicted. BERT has the same width and the same
+numbers of layers, positions and predictions.
 
-From pixels: two pictures of 600 x 1,000 pixels with 100 regions through ResNet-101 (`official`), and sixteen of 128 x
-192 with 8 regions through ResNet-18, 4 x 4 cells of a region, at the small recipe's size (`small`). `pixels` is the
-network alone, forward and backward; `words` is the same step on stored features of the same size.
+Each library runs with its default settings (see `benchmarks.vlp`). All run in turn in each round, in CPU seconds of all
+threads, and the figures are medians of the ratios. The authors' VL-BERT step took 3.18 s on two threads of an idle Xeon
+with AMX.
 
-Writes benchmarks/results/encoders.json, then pixels.json; with --tiny (does all of it work?) nothing.
+VL-BERT from pixels is measured in two sizes, with the step split into pixels and words. `official` has two images of
+600 x 1,000 pixels with 100 regions, and ResNet-101. `small` has sixteen images of 128 x 192 with 8 regions, a ResNet-18
+with 4 x 4 cells per region, and the width of the small recipe. `pixels` is forward and backward of the image network
+alone. `words` is the same step on stored features.
+
+Writes benchmarks/results/encoders.json, then pixels.json. With --tiny (a test of this program) it writes nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from diptych.systems.vl_bert.model import VLBert
 from diptych.systems.vl_bert.network import FastRCNN
 
 COMMAND = "OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.encoders"
-MARKS = {"vl-bert": 3, "image-bert": 1}  # positions in addition to words and regions
+MARKS = {"vl-bert": 3, "image-bert": 1}  # positions besides words and regions, such as [CLS]
 HEADS = ("word", "region_class")
 
 
@@ -51,7 +53,7 @@ class Sizes:
     pictures: int = 8
     regions: int = 100
     words: int = 36
-    hidden: int = 5  # words of each text
+    hidden: int = 5  # masked words of each text
     vocabulary: int = 30_522
     classes: int = 1601
     features: int = 2048
@@ -60,11 +62,11 @@ class Sizes:
     heads: int = 12
     ffn: int = 3072
     rounds: int = 7
-    network: str = "resnet101"  # from pixels
-    cells: int = 14  # of a region, both ways
+    network: str = "resnet101"  # the network that reads pixels
+    cells: int = 14  # rows and columns of cells in a region
     height: int = 600
     across: int = 1000
-    texts: int = 0  # texts without a picture, of `alone` words each
+    texts: int = 0  # number of texts without image, of `alone` words each
     alone: int = 64
     goal: float = 2.5
 
@@ -85,7 +87,7 @@ TINY_PIXELS = {"tiny": replace(TINY, network="resnet18", cells=4, height=64, acr
 
 
 def prepared(sizes: Sizes, pixels: bool = False) -> tuple[OneForward, Batch]:
-    """The update, and what it asks of random pictures."""
+    """Return the update, and a batch of random images and texts prepared for it."""
     vocabulary = Vocabulary(sizes.vocabulary, 0, 1, 2, 3, 4)
     words = MaskedLanguage(vocabulary, rate=1.0, most=sizes.hidden, attention=((BIDIRECTIONAL, 1.0),), hides_end=False)
     update = OneForward((words, MaskedRegionClass(rate=0.15, hidden=0.9)))
@@ -121,7 +123,7 @@ def built(system: str, sizes: Sizes, **changes: Any) -> SystemModel:
 def ours(
     model: SystemModel, update: OneForward, batch: Batch, half: bool = True, system: str = "vl-bert"
 ) -> Callable[[], None]:
-    """A step as the system's published recipe makes it."""
+    """Return a function that makes one training step, with the optimizer of the system's published recipe."""
     counts = update.counts(batch)
 
     def loss() -> torch.Tensor:
@@ -159,7 +161,7 @@ def beside_bert(system: str, sizes: Sizes) -> dict[str, Any]:
 
 
 def from_pixels(sizes: Sizes) -> dict[str, Any]:
-    """The whole step; the network alone; the same step on stored features."""
+    """Time the whole step, the network alone, and the same step on stored features."""
     update, batch = prepared(sizes, pixels=True)
     whole = built("vl-bert", sizes, network=sizes.network, network_cells=sizes.cells)
     assert isinstance(whole, VLBert)
@@ -214,7 +216,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
-    keep_freed_memory()  # as the command line does
+    keep_freed_memory()  # the command line does this, too
     figures: dict[str, Any] = {"threads": given.threads}
     for system in MARKS:
         figures[system] = beside_bert(system, TINY if given.tiny else BASE)

@@ -1,12 +1,14 @@
-"""Exported programs against eager Diptych: are the ids equal, and how long does a picture take on one core.
+"""Compare exported programs with Diptych itself: whether token ids are equal, and the time per image on one core.
 
     uv run python -m benchmarks.export PICTURES MODEL [MODEL ...] [--made FOLDER]
 
-PICTURES is a folder, of which 100 are taken; each MODEL a folder that captions, or VL-BERT's that answers (it is asked
-one question of all pictures). Programs lie in `--made`, where they are made once. All computes on one core, a picture
-at a time, from its file to words: eager in single precision and as `auto` sets, torch.export, ONNX, in turn, picture by
-picture; figures are medians. Ids are held against greedy search in single precision; ONNX's also with a detector in
-single precision, as onnxruntime has no bfloat16 on a CPU. Writes benchmarks/results/export.json.
+PICTURES is a folder, from which 100 images are taken. Each MODEL is the folder of a caption model, or of a VL-BERT that
+answers questions (it gets the same question for all images). Exported programs are kept in `--made`.
+
+Four programs run in turn for each image, on one core, from the file to the words: Diptych in fp32, Diptych with
+precision `auto`, torch.export, and ONNX. Times are medians. The reference for ids is Diptych's greedy search in fp32.
+The ids of ONNX are also compared with a run whose detector is in fp32, because onnxruntime has no bfloat16 on a CPU.
+Writes benchmarks/results/export.json.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ Ids = Callable[[Path], Sequence[int]]
 
 
 def eager(predictor: Predictor) -> Ids:
-    """The greedy caption's ids, or the answer's number."""
+    """Return a function from an image file to the ids of its greedy caption, or to the index of the answer."""
     model, decoding = predictor.folder.model, derive(predictor.decoding, beams=1)
     task = Captioning(predictor.tokens, decoding)
 
@@ -64,7 +66,7 @@ def eager(predictor: Predictor) -> Ids:
 
 
 def exported(folder: Path) -> Ids:
-    """The same of the folder's own runner, on one thread."""
+    """Return a function like that of `eager`, which uses the exported folder's own runner on one thread."""
     import onnxruntime
 
     runner = SimpleNamespace(**run_path(str(folder / "run.py")))
@@ -106,7 +108,7 @@ def measured(source: Path, pictures: Sequence[Path], made: Path) -> dict[str, An
         for way, written in ways.items():
             begun = time.perf_counter()
             found = written(picture)
-            if number:  # the first warms up
+            if number:  # the first call warms up
                 milliseconds[way].append(1000 * (time.perf_counter() - begun))
                 ids[way].append(list(found))
     with single_precision():

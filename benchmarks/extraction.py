@@ -1,12 +1,13 @@
-"""Pictures a second from files to a store, and its limits: copying files, decoding them, the detector alone.
+"""Measure images per second from files to a store, and the limits of this rate: copying, decoding, and the detector
+alone.
 
     uv run python -m benchmarks.extraction
 
-200 Storybook pictures as PNG, 160 x 160, page cache warm; the detector has random weights, which cost the same, and a
-thread to each process. Each in turn, five rounds; the median counts. Two processes take a few seconds to start, which
-is counted: over more pictures it is less. Two minutes on an idle machine. CPU time includes other processes, so that
-the price of decoding in them (issue R: at most 10% of the rate) is seen on a busy machine too.
-Writes benchmarks/results/extraction.json.
+There are 200 Storybook images as PNG, 160 x 160, in the page cache. The detector has random weights, which does not
+change its time, and one thread per process. The parts run in turn for five rounds; figures are medians. Starting two
+processes takes a few seconds, which are included; with more images this matters less. The benchmark takes two minutes
+on an idle machine. CPU time includes all processes, so it shows the cost of separate decoding processes on a busy
+machine too (limit: 10% of the rate). Writes benchmarks/results/extraction.json.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def main() -> None:
 
 
 def _parts(root: Path) -> Parts:
-    """Draw the images below `root`; return what is measured, by name."""
+    """Draw the images below `root`; return the functions to measure, by name."""
     detector = StorybookDetector(SmallDetector(storybook_shape()))
     paths = [root / f"{index:06d}.png" for index in range(PICTURES)]
     for index, path in enumerate(paths):
@@ -92,7 +93,7 @@ def _parts(root: Path) -> Parts:
 
 
 def _measured(parts: Parts) -> tuple[Measured, Measured]:
-    """Images a second and CPU milliseconds an image of each part in each round."""
+    """Return images per second, and CPU milliseconds per image, of each part in each round."""
     rates: Measured = {name: [] for name in parts}
     costs: Measured = {name: [] for name in parts}
     for _ in range(ROUNDS):

@@ -1,14 +1,14 @@
-"""Features of others to a store, GB a second, against a plain copy of the files; and an index of COCO's size.
+"""Measure how fast other projects' features are converted to a store (GB/s), against a plain copy of the files.
 
     uv run --all-extras python -m benchmarks.features
 
-500 pictures of 36 regions with 2,048 random numbers each, page cache warm, torch with one thread, the median of five
-rounds; the h5 has 50 parts of ten pictures each. What counts is the size of the features as float32, and of a copy that
-of the file. A store is half as large, has checksums and is flushed to the disk. A plain copy is none of that, so a
-flushed copy is timed too. `processor` counts seconds of one core instead of those of the clock. The index is
-600,000 captions of 120,000 pictures, opened in a process of its own: seconds of the processor, and the most memory, of
-which importing torch takes the most.
-Writes benchmarks/results/features.json.
+There are 500 images of 36 regions with 2,048 random numbers each, in the page cache. torch has one thread, and figures
+are medians of five rounds. The h5 features are in 50 files of ten images each. The size is that of the features as
+float32; for a copy, that of the file. A store is half as large, has checksums, and is flushed to the disk. A plain copy
+is not flushed, so a flushed copy is timed too. The columns `processor` use CPU seconds instead of elapsed time.
+
+The figures `index` are the CPU seconds and peak memory to open a COCO file with 600,000 captions of 120,000 images, in
+a separate process. Importing torch takes most of this memory. Writes benchmarks/results/features.json.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
     features = np.random.default_rng(0).random((REGIONS, SIZE), np.float32)
     boxes = np.tile(np.array([10, 20, 200, 300], np.float32), (REGIONS, 1))
     records = [Record(name, size=(640, 480), captions=("a dog",)) for name in NAMES]
-    keep_freed_memory()  # as the command line does
+    keep_freed_memory()  # the command line does this, too
     speeds: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def _speeds(path: Path, size: float, records: list[Record], root: Path) -> dict[str, float]:
-    """GB a second, medians of rounds in turn."""
+    """Return GB per second of each way, as medians of rounds in turn."""
     given = GivenRegions.of(path, records)
 
     def copy(flushed: bool) -> None:
@@ -117,7 +117,7 @@ def _tsv(folder: Path, features: object, boxes: object) -> None:
 
 
 def _h5(folder: Path, features: object, boxes: object) -> None:
-    """Unified VLP's parts, by the last three characters of a name."""
+    """Write features in the format of Unified VLP: one file for each value of the last three characters of a name."""
     places = np.concatenate([boxes, np.ones((REGIONS, 2), np.float32)], 1)  # type: ignore[arg-type]
     with h5py.File(folder / "boxes.h5", "w") as whole:
         for name in NAMES:
@@ -127,7 +127,7 @@ def _h5(folder: Path, features: object, boxes: object) -> None:
 
 
 def _lmdb(folder: Path, features: object, boxes: object) -> None:
-    """MMF's."""
+    """Write features in the format of MMF."""
     value = pickle.dumps({"features": features, "bbox": boxes, "image_width": 640, "image_height": 480})
     with lmdb.open(str(folder), map_size=2**30) as environment, environment.begin(write=True) as held:
         held.put(b"keys", pickle.dumps([name.encode() for name in NAMES]))

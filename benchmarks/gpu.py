@@ -1,21 +1,21 @@
-"""Steps and decoding on a GPU, and the rate of its matrix products: stages of minutes, each a small JSON file.
+"""Measure training steps and decoding on a GPU, and its rate of matrix products. Each stage takes minutes.
 
     PYTHONPATH=src python3 -m benchmarks.gpu [STAGE...] [--out gpu-results] [--batch N] [--tiny]
 
-Stages:
+Stages, each with its own JSON file in --out:
 
-- `unified-vlp`, `vl-bert`, `image-bert`: a pre-training step as the recipe makes it, 100 regions with 21 or 36 words.
-- `tden`: both passes of its step, 50 regions with 36 words.
-- `decoding`: beam 5 over 20 words of Unified VLP.
+- `unified-vlp`, `vl-bert`, `image-bert`: a pre-training step of the recipe, with 100 regions and 36 words.
+- `tden`: both passes of a pre-training step, with 50 regions and 36 words.
+- `decoding`: captions of 20 words by Unified VLP, with 5 beams.
 - `syncs`: how often a step waits for the device.
 - `profile`: the kernels that take most of Unified VLP's step.
-- `feeding`: samples a second of 100 x 2,048 that threads and processes of this machine make, and the device takes.
-- `extraction`: pictures a second from files to a store by the official detectors at their real sizes, with the rates of
-  decoding and of the network alone.
+- `feeding`: samples per second of 100 regions x 2,048 features that this machine makes and the device receives.
+- `extraction`: images per second from files to a store by the official detectors at full size, and the rates of
+  decoding alone and of the network alone.
 
-A step's share of the peak is that of its layers' products at the rate that one large product in bf16 reaches
-here. With --tiny and without a GPU it runs on a CPU, to see that it works. Needs torch alone, of any version from 2.6
-on; `extraction` torchvision too.
+The share of the peak compares two rates of operations in bf16: that of the step's layers, and that of one large matrix
+product on the same device. With --tiny the program also runs on a CPU, as a test. Needs torch 2.6 or later;
+`extraction` also needs torchvision.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def finish(device: torch.device) -> None:
 
 
 def seconds(run: Callable[[], object], device: torch.device, rounds: int) -> float:
-    """Median, the device's work included."""
+    """Return the median seconds of `run`, until the device has finished."""
     for _ in range(WARM):
         run()
     taken = []
@@ -76,20 +76,21 @@ def seconds(run: Callable[[], object], device: torch.device, rounds: int) -> flo
 
 
 def peak(device: torch.device, side: int) -> float:
-    """Operations a second of a square product in bf16."""
+    """Return the operations per second of a product of two bf16 matrices of `side` x `side`."""
     a, b = (torch.rand(side, side, device=device).bfloat16() for _ in range(2))
     return 2 * side**3 / seconds(lambda: a @ b, device, ROUNDS)
 
 
 def operations(sizes: Sizes, positions: int) -> float:
-    """Of a step's layers: two a weight and position and the products of attention, three times for both ways."""
+    """Return the operations of a step's layers: two for each weight and position, and the products of attention.
+    Backward counts twice the forward pass."""
     weights = sizes.layers * (4 * sizes.width**2 + 2 * sizes.width * sizes.ffn)
     attention = sizes.layers * 2 * positions * sizes.width
     return 3 * 2 * sizes.pictures * positions * (weights + attention)
 
 
 def step_of(system: str, sizes: Sizes, device: torch.device) -> tuple[Callable[[], None], int]:
-    """A step as the system's published recipe makes it, and its positions."""
+    """Return a training step with the optimizer of the system's published recipe, and its number of positions."""
     update, batch = prepared(sizes)
     recipe = derive(find_recipe(f"{system}/pretrain").optimizer, lr_multipliers={})
     model = built(system, sizes).to(device)
@@ -130,7 +131,7 @@ def training(system: str, sizes: Sizes, device: torch.device, side: int) -> dict
 
 
 def profiled(sizes: Sizes, device: torch.device) -> dict[str, Any]:
-    """Milliseconds of a step of Unified VLP by kernel, those that take most first, and of all."""
+    """Return the milliseconds of a Unified VLP step, in all and for the kernels that take most."""
     step, _ = step_of("unified-vlp", sizes, device)
     for _ in range(WARM):
         step()
@@ -160,7 +161,7 @@ def decoding(sizes: Sizes, device: torch.device) -> dict[str, Any]:
 
 
 def syncs(sizes: Sizes, device: torch.device) -> dict[str, Any]:
-    """Warnings of torch's sync debugging in one step after the first ones, by their place."""
+    """Return how often a step waits for the device after warm-up, in all and by place in the source."""
     if device.type != "cuda":
         return {"waits": None}
     step, _ = step_of("unified-vlp", sizes, device)
@@ -177,7 +178,8 @@ def syncs(sizes: Sizes, device: torch.device) -> dict[str, Any]:
 
 
 def feeding(sizes: Sizes, device: torch.device) -> dict[str, Any]:
-    """Batches as training has them: prefetched, pinned, copied while the device works (here it has no work)."""
+    """Return samples per second by number of processes. Batches are prefetched, pinned and copied as in training, but
+    no step runs."""
     found = {}
     with tempfile.TemporaryDirectory() as root:
         count, batch = (64, 8) if sizes.pictures < 8 else (2000, 64)
@@ -191,9 +193,7 @@ def feeding(sizes: Sizes, device: torch.device) -> dict[str, Any]:
             steps, sender = count // batch, Sender(device)
             places = ((step, 0) for step in range(3 * steps))
             with prefetched_parts(maker, places, 1, training, device) as parts:
-                for mine, after in islice(
-                    by_step(parts, 1, ahead=True), steps
-                ):  # held against their checks, not counted
+                for mine, after in islice(by_step(parts, 1, ahead=True), steps):  # not timed: verifies checksums
                     sender.send(after)
                     sender.arrived(mine[0])
                 finish(device)
@@ -210,11 +210,11 @@ def main() -> None:
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"some of {', '.join(STAGES)}; default: all")
     parser.add_argument("--out", type=Path, default=Path("gpu-results"))
     parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--processes", type=int, default=min(os.cpu_count() or 1, 16), help="that open pictures")
+    parser.add_argument("--processes", type=int, default=min(os.cpu_count() or 1, 16), help="that open images")
     parser.add_argument("--tiny", action="store_true")
     given = parser.parse_args()
     if unknown := set(given.stages) - set(STAGES):
-        parser.error(f"no stage {', '.join(sorted(unknown))}; known: {', '.join(STAGES)}")
+        parser.error(f"unknown stage {', '.join(sorted(unknown))}; choose from {', '.join(STAGES)}")
     device = choose_device("auto" if given.tiny else "cuda", "the benchmark")
 
     sizes = TINY if given.tiny else replace(BASE, pictures=given.batch)
@@ -226,7 +226,7 @@ def main() -> None:
         elif stage == "feeding":
             figures = feeding(sizes, device)
         elif stage == "extraction":
-            from benchmarks.gpu_extraction import extraction  # needs torchvision
+            from benchmarks.gpu_extraction import extraction  # imports torchvision
 
             figures = extraction(device, given.processes, given.tiny)
         elif stage == "profile":

@@ -1,8 +1,9 @@
-"""The stage `extraction` of benchmarks.gpu: from files of photographs to a store, with the official detectors.
+"""The stage `extraction` of benchmarks.gpu: images per second from files to a store, with the official detectors.
 
-Pictures are JPEG of 640 x 480. `decoding alone` is the whole of it with a detector that looks at nothing: opened by the
-same processes, handed over and written. `network alone` has prepared pictures and boxes on the device, and neither
-proposes nor chooses. Weights are random, which cost the same. Needs torchvision.
+Images are JPEG of 640 x 480. `decoding alone` is the whole extraction with a detector that computes nothing: the images
+are opened by the same processes, passed on, and one region is written. `network alone` starts from prepared images and
+boxes on the device; it neither proposes nor selects boxes. Weights are random, which does not change the time. Needs
+torchvision.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TINY: dict[str, Any] = {"shorter": 64, "longer": 96, "before_nms": 20, "after_nm
 
 
 class LooksAtNothing:
-    """One region per picture, of one number."""
+    """A detector that returns one region with one feature for each image, without computing anything."""
 
     needs_pictures = True
     network: nn.Module | None = None
@@ -46,7 +47,7 @@ class LooksAtNothing:
 
 
 def photographs(folder: Path, count: int, width: int, height: int) -> list[Record]:
-    """JPEG files of about the size of real ones: noise that is smooth."""
+    """Write JPEG files about as large as photographs, of smoothed noise; return their records."""
     records = []
     for number in range(count):
         drawn = torch.Generator().manual_seed(number)
@@ -57,7 +58,7 @@ def photographs(folder: Path, count: int, width: int, height: int) -> list[Recor
 
 
 def extraction(device: torch.device, processes: int, tiny: bool) -> dict[str, Any]:
-    """Pictures a second."""
+    """Return images per second for each detector and part."""
     figures: dict[str, Any] = {"processes": processes}
     with tempfile.TemporaryDirectory() as root:
         size = (64, 48) if tiny else (640, 480)
@@ -82,7 +83,7 @@ def extraction(device: torch.device, processes: int, tiny: bool) -> dict[str, An
 
 def _rate(records: Sequence[Record], root: Path, device: torch.device, processes: int, to: str, by: Detector) -> float:
     began = time.perf_counter()
-    apart = processes if device.type != "cpu" else 1  # on a CPU processes would share out the detector itself
+    apart = processes if device.type != "cpu" else 1  # on a CPU, several processes would each run the detector
     done = extract(records, by, root / to, 16, processes=apart, device=device)
     assert done.written == len(records), done.failed
     return round(len(records) / (time.perf_counter() - began), 2)

@@ -1,11 +1,12 @@
-"""What it costs to read h5 in a process of its own: arrays and images a second, next to reading in this process.
+"""Measure the cost of reading h5 files in a separate process: images per second, against reading in this process.
 
     uv run --all-extras --group dev python -m benchmarks.h5_price
 
-Unified VLP's files: 100 x 2048 and 100 x 1601 random numbers an image as float32, in 20 parts, with boxes in one more,
-contiguous and in chunks of ten rows; the page cache is warm. `read` takes the three arrays of each image, `extract`
-writes them to a store. Both ways take turns, so that the rate that is kept is a median of pairs. The bar (issue R): at
-most 10% of `extract`. Writes benchmarks/results/h5_price.json.
+The files are in Unified VLP's format: 100 x 2048 and 100 x 1601 random float32 numbers per image in 20 files, and boxes
+in another file. They are stored contiguously, and in chunks of ten rows; all are in the page cache. `read` reads the
+three arrays of each image, `extract` also writes them to a store. Reading with and without the separate process runs in
+turn. The kept rate is the median over the rounds, and may be at most 10% below 1 for `extract`. Writes
+benchmarks/results/h5_price.json.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ NAMES = [f"COCO_val2014_{1000 * number + number % PARTS:012d}" for number in ran
 
 
 class Here(OpenFiles):
-    """The same reader in this process."""
+    """A reader of h5 files that runs in this process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,13 +51,13 @@ class Here(OpenFiles):
     def expect(self, *_: object) -> None: ...
 
     def each(self, paths: Sequence[Path], name: str, where: str) -> Arrays:
-        """Read each array as before there was another process: checked, and by h5py into memory of its own."""
+        """Read each array in this process, with checks, into memory that h5py allocates."""
         sets = {path: self.here.dataset(path, name, where) for path in paths}
         return {path: None if one is None else one[()] for path, one in sets.items()}
 
 
 class InTurn:
-    """Submitted work is done at once: a window is written before the next one is read."""
+    """An executor that runs work in `submit`. So each window of records is written before the next is read."""
 
     def __init__(self, *_: object, **__: object) -> None: ...
 
@@ -73,7 +74,7 @@ class InTurn:
 
 def main() -> None:
     torch.set_num_threads(1)
-    keep_freed_memory()  # as the command line does
+    keep_freed_memory()  # the command line does this, too
     records = [Record(name, size=(640, 480), captions=("a dog",)) for name in NAMES]
     figures: dict[str, object] = {"images": IMAGES, "arrays": 3 * IMAGES}
     for layout, chunks in {"contiguous": None, "chunked": (10, 1601)}.items():
@@ -89,7 +90,8 @@ def main() -> None:
 
 @contextmanager
 def _here(own: bool) -> Iterator[None]:
-    """Where `own`, read in this process and in turn with writing, as before there was another process."""
+    """If `own`, read in this process, and write each window of records before the next is read. Diptych worked like
+    this before it had a separate reading process."""
     with ExitStack() as stack:
         if own:
             stack.enter_context(mock.patch.object(vlp, "OpenFiles", Here))

@@ -1,4 +1,4 @@
-"""Image files that cost far more to decode than their size suggests; valid as their formats go."""
+"""Image files that are valid but cost far more to decode than their size suggests."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import zlib
 
 from PIL import Image
 
-EOB_RUNS = [run << 4 for run in range(14, -1, -1)]  # symbols of runs of 2^14 to 1 empty blocks
+EOB_RUNS = [run << 4 for run in range(14, -1, -1)]  # Huffman symbols EOB14 to EOB0: runs of 2^14 to 1 empty blocks
 
 
 def jpeg_of_many_scans(side: int, scans: int) -> bytes:
-    """A progressive JPEG, grey, whose `scans` refine nothing: each costs a pass over all blocks, and 30 bytes."""
+    """Return a grey progressive JPEG with `scans` scans that change nothing. Each has only 30 bytes but costs a pass
+    over all blocks."""
     blocks = ((side + 7) // 8) ** 2
     bits, left = "", blocks
     while left > 0:
@@ -40,7 +41,7 @@ def jpeg_of_many_scans(side: int, scans: int) -> bytes:
 
 
 def tiff_of_one_tile(tile: int, side: int = 16) -> bytes:
-    """A grey TIFF of `side` x `side` pixels with one deflated tile of `tile` x `tile`."""
+    """Return a grey TIFF of `side` x `side` pixels with one compressed tile of `tile` x `tile`."""
     packer = zlib.compressobj(9)
     data = b"".join(packer.compress(bytes(tile)) for _ in range(tile)) + packer.flush()
     tags = [(256, 4, side), (257, 4, side), (258, 3, 8), (259, 3, 8), (262, 3, 1), (277, 3, 1), (322, 4, tile)]
@@ -53,12 +54,12 @@ def tiff_of_one_tile(tile: int, side: int = 16) -> bytes:
 
 
 def plain_ppm(width: int, height: int) -> bytes:
-    """A PPM whose pixels are written as digits, which Pillow reads in Python."""
+    """Return a PPM whose pixels are written as decimal digits, which Pillow decodes slowly in Python."""
     return f"P3\n{width} {height}\n255\n".encode() + b"0 " * (3 * width * height)
 
 
 def image(side: int = 40, kind: str = "PNG", colour: str = "red") -> bytes:
-    """An ordinary file."""
+    """Return an ordinary image file of one colour."""
     content = io.BytesIO()
     Image.new("RGB", (side, side), colour).save(content, kind)
     return content.getvalue()

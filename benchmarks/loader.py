@@ -1,11 +1,11 @@
-"""Samples a second from a store of VLP's size, against ArrayRecord read by grain, and a plain copy of the bytes.
+"""Measure samples per second from a store as large as Unified VLP's, against ArrayRecord with grain, and a plain copy.
 
     uv run --with grain --with array-record python -m benchmarks.loader
 
-1,200 pictures of 36 to 100 regions with 2,048 half-precision features (410 MB), batches of 32 padded to the longest,
-page cache warm, each reader in turn, five rounds; the median round counts. Then `wide`: all pictures of 100 regions, as
-a GPU is fed (micro-batches of 64, features in half precision until they are there), by threads and by processes.
-Writes benchmarks/results/loader.json.
+There are 1,200 images of 36 to 100 regions with 2,048 half-precision features (410 MB), in the page cache. A batch has
+32 samples, padded to the longest. The readers run in turn for five rounds; figures are medians. Then `wide` measures
+how a GPU is fed: all images have 100 regions, micro-batches have 64 samples, and features stay in half precision.
+Batches are made by threads or by processes. Writes benchmarks/results/loader.json.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def ours(folder: Path, threads: int) -> Callable[[], int]:
 
 
 def copied(folder: Path) -> Callable[[], int]:
-    """The limit: the same bytes, copied once, in order."""
+    """Return a function that copies all bytes once, in order: the upper limit."""
     shards = [np.memmap(path, np.uint8, "r") for path in sorted(folder.glob("*.safetensors"))]
 
     def epoch() -> int:
@@ -124,8 +124,8 @@ def grains(folder: Path, threads: int) -> Callable[[], int] | None:
 
 
 def fed(folder: Path, processes: int, threads: int = 0) -> Callable[[], int]:
-    """Two epochs as training has them made ahead; the first, in which processes begin and bytes are held against
-    their checks, is not counted."""
+    """Return a function that measures samples per second of prefetched batches over two epochs. The epoch before them
+    is not timed, because processes start and checksums are verified in it."""
     store = Store(folder)
     loader = Loader(store, range(len(store)), captions, AsIs(), WIDE_BATCH, 0)
     make, steps = Maker(AsIs(), loader, 1), loader.steps_per_epoch
@@ -152,7 +152,8 @@ def captions(record: Record) -> list[Sample]:
 
 
 def wide(folder: Path) -> dict[str, Any]:
-    """Samples a second of 100 x 2,048, by what makes them."""
+    """Return samples per second of 100 regions x 2,048 features, by the number of threads or processes that make
+    batches."""
     with StoreWriter(folder / "wide", FeatureContract("given", "", FEATURE), 300) as writer:
         for number in range(PICTURES):
             writer.add(Record(f"{number}", captions=("a dog",), regions=regions(number, 100)))

@@ -1,4 +1,4 @@
-"""What a benchmark or an experiment leaves behind: its figures with machine, date and commit."""
+"""Save the figures of a benchmark or an experiment with machine, date and commit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def machine() -> dict[str, Any]:
 
 
 def save_result(name: str, command: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:
-    """Write FOLDER/NAME.json; `make docs` then makes its pages."""
+    """Write FOLDER/NAME.json and return its path. Then `make docs` makes its page."""
     commit = _git("rev-parse", "--short", "HEAD") + (" with changes" if _git("diff", "HEAD", "--", "*.py") else "")
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
     folder.mkdir(exist_ok=True)
@@ -44,7 +44,7 @@ def save_result(name: str, command: str, figures: dict[str, Any], folder: Path =
 
 
 def of_score(saved: Mapping[str, Any]) -> Figure:
-    """From what `Score.to_json` keeps."""
+    """Convert a score in the form of `Score.to_json` to a figure."""
     low, high = saved.get("interval") or (None, None)
     known = {"value": saved["value"], "low": low, "high": high}
     known |= {name: saved.get(name) for name in ("blind", "ceiling")}

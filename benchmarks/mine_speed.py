@@ -1,13 +1,13 @@
-"""Mining against the least work that it needs: CPU seconds of one process, all taken in one run.
+"""Compare mining with the least work that it needs, in CPU seconds of one process; all figures are from one run.
 
-- pages: WARC to verdicts, against fastwarc reading it and selectolax parsing each page.
-- decode: bytes to measurements, against Pillow decoding each picture.
-- fetch: from a server on this machine, against the same client in a bare loop, without robots.txt, rates or checks.
-- keep: the global step on made-up pairs, seconds and MiB.
-- engines: the whole of it offline, local, and how long Ray takes to start.
-- memory: two local processes on a tenth of the shards and on all: the most that they held at one time.
+- pages: from WARC to verdicts, against fastwarc that reads the file and selectolax that parses each page.
+- decode: from bytes to measurements of an image, against Pillow that decodes it.
+- fetch: from a server on this machine, against the same HTTP client in a plain loop, without robots.txt or limits.
+- keep: the selection of the best pairs among made-up ones, in seconds and MiB.
+- engines: a complete run offline with the local engine, and the time to start Ray.
+- memory: peak memory of two local processes on a tenth of the shards, and on all.
 
-The last two say most of a web with many files: `diptych storybook web --out WEB --pages 10000`, then `--web WEB`.
+The last two parts need a web with many files: `diptych storybook web --out WEB --pages 10000`, then `--web WEB`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from diptych.storybook.web.serve import Server
 
 
 def cpu(job: Callable[[], Any], rounds: int) -> float:
-    """The median of CPU seconds, of this process and those it waited for."""
+    """Return the median CPU seconds of `job`, including those of its child processes."""
     taken = []
     for _ in range(rounds):
         before = _used()
@@ -61,7 +61,8 @@ def _used() -> float:
 
 
 def pages(path: Path, rounds: int) -> dict[str, float]:
-    """Of `path` as the stage reads it; its pictures stand between the pages, and neither side unpacks those."""
+    """Measure reading the pages of a WARC file as the mining stage reads them. The file's images are skipped by both
+    sides without unpacking."""
     from fastwarc.warc import ArchiveIterator, WarcRecordType
     from selectolax.lexbor import LexborHTMLParser
 
@@ -93,7 +94,8 @@ def pages(path: Path, rounds: int) -> dict[str, float]:
 
 
 def large(path: Path, out: Path, size: int = 56_000) -> Path:
-    """The same pages with paragraphs and links to the size of those of the web, and no pictures between them."""
+    """Write the same pages without images. Paragraphs and links enlarge them to `size` bytes, the size of pages on the
+    web."""
     rng, words = Random(0), " ".join(WORDS["prose"]["en"]).split()
     members = []
     for found in warc.read(path, bodies=("page",)):
@@ -105,7 +107,7 @@ def large(path: Path, out: Path, size: int = 56_000) -> Path:
                     f'<div class="{name}"><p>{text}</p><ul><li><a href="/{name}">{name}</a></li></ul></div>'.encode()
                 )
             html = found.body.replace(b"</body>", bytes(filler) + b"</body>")
-            for sentence in WORDS["prose"]["en"]:  # so that no two pages have one text
+            for sentence in WORDS["prose"]["en"]:  # so that all pages have different texts
                 html = html.replace(sentence.encode(), f"{' '.join(rng.choices(words, k=15))}.".encode())
             http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n" + html
             head = f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {found.address}\r\n"
@@ -130,7 +132,7 @@ def decode(path: Path, rounds: int) -> dict[str, float]:
 
 
 def fetch(folder: Path, rounds: int) -> dict[str, float]:
-    """CPU of client and server together, so the share is nearer to 1 than the clients' alone would be."""
+    """Measure fetching. CPU time includes the server's, so the ratio is nearer to 1 than that of the clients alone."""
     import aiohttp
 
     with Server(folder) as server:
@@ -203,7 +205,7 @@ if __name__ == "__main__":
 
 
 def engines(warcs: list[Path]) -> dict[str, float]:
-    """In a process of its own, with all that it loads."""
+    """Measure a run in a process of its own, with all imports, and what starting Ray costs."""
     found: dict[str, float] = {"shards": len(warcs)}
     with tempfile.TemporaryDirectory() as out:
         before, start = _used(), time.perf_counter()
@@ -216,10 +218,10 @@ def engines(warcs: list[Path]) -> dict[str, float]:
 
 
 def _start(engine: str) -> float:
-    """CPU seconds of a process that has two shards with nothing to do; 0 where it did not start."""
+    """Return the CPU seconds of a process with two empty shards; 0 if the engine did not start."""
     try:
         return cpu(lambda: _in_a_process(NOTHING.format(engine=engine)), 3)
-    except subprocess.CalledProcessError:  # Ray, on a machine that others keep busy
+    except subprocess.CalledProcessError:  # Ray does not start on a busy machine
         return 0.0
 
 
@@ -233,7 +235,7 @@ def memory(warcs: list[Path]) -> dict[str, float]:
 
 
 def _in_a_process(script: str, *given: str) -> str:
-    with tempfile.TemporaryDirectory() as scratch:  # a file: processes that it starts read it again
+    with tempfile.TemporaryDirectory() as scratch:  # a file, because its child processes read it again
         path = Path(scratch) / "script.py"
         path.write_text(script)
         return subprocess.run([sys.executable, path, *given], check=True, capture_output=True, text=True).stdout
@@ -243,11 +245,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pages", type=int, default=500)
     parser.add_argument(
-        "--web", type=Path, help="of `diptych storybook web`; one of --pages is drawn where none is given"
+        "--web", type=Path, help="folder made by `diptych storybook web` (default: draw one of --pages pages)"
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=10_000_000)
-    parser.add_argument("--only", help="some of the parts, with commas between; the others stay as they were measured")
+    parser.add_argument("--only", help="some of the parts, separated by commas; saved figures of the others are kept")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.web or Path(scratch) / "web"
@@ -265,7 +267,7 @@ def main() -> None:
         }
         wanted = options.only.split(",") if options.only else list(parts)
         if unknown := sorted(set(wanted).difference(parts)):
-            parser.error(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
+            parser.error(f"unknown --only {', '.join(unknown)}; choose from {', '.join(parts)}")
         before = json.loads((RESULTS / "mine_speed.json").read_text("utf-8"))["figures"] if options.only else {}
         measured = {name: parts[name]() for name in wanted}
         figures = {name: (before | measured)[name] for name in parts if name in before | measured}

@@ -1,11 +1,12 @@
-"""The official detectors at their real sizes, with random weights: pictures a second, against their networks alone.
+"""Measure images per second of the official detectors at full size with random weights, against their networks alone.
 
     uv run python -m benchmarks.official_detectors
 
-A picture is 640 x 480, as COCO's; bottom-up attention sees it at 600 x 800 with 300 proposals, Unified VLP's at 608 x
-800 with 1,000. `whole`: from the picture to its regions. `network`: the same network on as many boxes, without
-preparing, proposing and choosing. Seconds are those of one core's own time, so that other work on the machine counts
-little. About a minute of it. Writes benchmarks/results/official_detectors.json.
+An image has 640 x 480 pixels, as in COCO. Bottom-up attention scales it to 600 x 800 and has 300 proposals; Unified
+VLP's detector scales it to 608 x 800 and has 1,000. `whole` is the way from the image to its regions. `network` is the
+same network on as many boxes, without preparing the image, proposing and selecting. Seconds are CPU seconds of one
+core, so other work on the machine changes little. Takes about a minute. Writes
+benchmarks/results/official_detectors.json.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from diptych.vision.detectors.official.resnet import ResNetShape, ResNetStage
 from diptych.vision.detectors.official.x101 import X101, X101Pipeline, X101Settings, X101Shape, levels_of
 
 BLOCKS, READ, OUT = (3, 4, 23, 3), (64, 256, 512, 1024), (256, 512, 1024, 2048)
-SHARP = 30.0  # so that a picture has a few dozen classes over 0.2, as with trained weights, and not none
+SHARP = 30.0  # scales the logits, so that a few dozen boxes pass 0.2, as with trained weights
 LAYOUTS = {
     f"{kind}, {layout}": (memory, kind == "bfloat16")
     for kind in ("float32", "bfloat16")
     for layout, memory in (("channels last", torch.channels_last), ("channels first", torch.contiguous_format))
 }
-WARM = 96  # pixels of a picture that goes first
+WARM = 96  # pixels of the image for the warm-up
 
 
 def trunk(groups: int, inner: tuple[int, ...]) -> ResNetShape:
@@ -51,14 +52,14 @@ def bottom_up() -> ButdPipeline:
 
 
 def x101() -> X101Pipeline:
-    settings = replace(X101Settings.usual(), before_nms=1000, after_nms=1000)  # as the baselines' yaml has it
+    settings = replace(X101Settings.usual(), before_nms=1000, after_nms=1000)  # values of the baseline's YAML file
     net = X101(X101Shape(trunk(64, (256, 512, 1024, 2048)), 256, 3, 7, 2048, 2048, 1601))
     return X101Pipeline(net, settings)
 
 
 @torch.no_grad()
 def network_alone(pipeline: Any, images: Tensor, boxes: Tensor) -> None:
-    """The trunk and the heads, on these boxes of each image."""
+    """Run the trunk and the heads on `boxes` in each image."""
     net, each = pipeline.network, [boxes] * len(images)
     if isinstance(pipeline, ButdPipeline):
         maps = net.maps(images)
@@ -79,7 +80,7 @@ def rate(work: Callable[[], object]) -> dict[str, float]:
 
 
 def layouts(pipeline: Any) -> dict[str, float]:
-    """The trunk in both layouts and precisions, in turn."""
+    """Time the trunk with channels first and last, in fp32 and bf16, in turn."""
     net, best = pipeline.network, dict.fromkeys(LAYOUTS, 0.0)
     for _ in range(4):
         for name, (layout, short) in LAYOUTS.items():

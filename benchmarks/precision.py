@@ -1,12 +1,14 @@
-"""What bf16 gains where models predict, by the pictures of a batch, and what it changes of what is written.
+"""Measure what bf16 gains when models generate captions, by batch size, and how it changes the captions.
 
     uv run python -m benchmarks.precision MODEL STORE [--split test] [--pictures 1000]
 
-MODEL is a folder that captions, STORE holds pictures that its detector has seen, with captions. First the time of
-writing greedily, 20 words, both formats in turn on the same batch, for MODEL and for Unified VLP at its published size
-with fresh weights: the median over rounds. Then all pictures once in each format: how many have the same words, and
-CIDEr with its interval. Writes benchmarks/results/precision.json; with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16, which
-leaves AMX idle, precision_no_amx.json.
+MODEL is the folder of a caption model. STORE has images with captions, extracted with its detector. First, greedy
+decoding of 20 words is timed for MODEL, and for Unified VLP at its published size with random weights. Both formats run
+in turn on the same batch, and times are medians. Then all images are captioned once in each format. The page shows how
+many captions are identical, and CIDEr with its interval.
+
+Writes benchmarks/results/precision.json. With ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16, which disables AMX, it writes
+precision_no_amx.json.
 """
 
 from __future__ import annotations
@@ -38,14 +40,14 @@ GREEDY = DecodingOptions(beams=1, max_words=20, stop_early=False)
 
 
 def milliseconds(model: Writer, batch: Batch, rounds: int) -> dict[str, Any]:
-    """CPU milliseconds of one batch in each format."""
+    """Return the median CPU milliseconds of one batch in each format, and their ratio."""
     taken: dict[str, list[float]] = {name: [] for name in FORMATS}
     for number in range(rounds + 1):
         for name in FORMATS:
             began = time.process_time()
             with torch.no_grad(), autocast(CPU, name):
                 search(model, batch, GREEDY)
-            if number:  # the first warms up
+            if number:  # the first call warms up
                 taken[name].append(1000 * (time.process_time() - began))
     ratio = median(full / half for full, half in zip(taken["fp32"], taken["bf16"], strict=True))
     return {name: round(median(all_), 1) for name, all_ in taken.items()} | {"fp32 over bf16": round(ratio, 2)}
@@ -63,7 +65,7 @@ def published() -> tuple[UnifiedVLP, dict[int, Batch]]:
 
 
 def written(folder: ModelFolder, store: Store, split: str, most: int) -> dict[str, Any]:
-    """The same pictures in each format, 64 at a time: their captions, and what these score."""
+    """Caption the same images in each format, 64 at a time. Return the share of identical captions, and CIDEr."""
     task, spec = Captioning(folder.tokens, DecodingOptions(beams=1)), find_task("caption")
     records = [store.record(number) for number in store.split(split)[:most]]
     said = {}
@@ -82,9 +84,9 @@ def written(folder: ModelFolder, store: Store, split: str, most: int) -> dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a model folder that captions")
-    parser.add_argument("store", type=Path, help="a store of pictures that its detector has seen")
-    parser.add_argument("--split", default="test", help="whose pictures are described (default: test)")
-    parser.add_argument("--pictures", type=int, default=1000, help="how many at most (default: 1000)")
+    parser.add_argument("store", type=Path, help="a store extracted with its detector")
+    parser.add_argument("--split", default="test", help="split whose images are captioned (default: test)")
+    parser.add_argument("--pictures", type=int, default=1000, help="largest number of images (default: 1000)")
     given = parser.parse_args()
     torch.set_num_threads(1)
     folder, store = open_model(given.model), Store(given.store)

@@ -1,12 +1,14 @@
-"""Retrieval by pairs: pairs a second, and what a shortlist saves at which loss of R@1.
+"""Measure retrieval by scoring pairs: pairs per second, and what a shortlist saves at which loss of R@1.
 
     uv run python -m benchmarks.retrieval MODEL STORE [--split test] [--pictures N] [--shortlist 20 50] [--threads N]
 
-MODEL is a run of `diptych finetune retrieval`, of a system that reads pairs. All pairs of the first N pictures with
-their captions are scored once, in bf16. The rankings through shortlists come from the same table of scores, so the
-difference is the shortlist's alone. What it saves is timed: choosing it, and scoring its pairs into an empty table.
-fp32 is timed on a sample of the pairs, and bf16 on the same. Writes benchmarks/results/retrieval.json; `--base` adds
-pairs a second of an untrained model of the published size (12 layers, 768 wide, 100 regions of 2,048, 36 words).
+MODEL is a run of `diptych finetune retrieval` of a system that scores pairs. All pairs of the first N images with their
+captions are scored once, in bf16. The rankings with shortlists use the same scores, so any difference comes from the
+shortlist. A shortlist's time includes selecting it and scoring its pairs. fp32 is timed on a sample of the pairs, and
+bf16 on the same sample.
+
+Writes benchmarks/results/retrieval.json. `--base` adds pairs per second of untrained models of the published size (12
+layers, width 768, 100 regions of 2,048 features, 36 words).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from diptych.tasks.gallery import Cells, RetrievalGallery, open_table
 from diptych.tasks.matching import Retrieval, everything, match_scores, rankings
 from diptych.tasks.shortlist import MOST, Shortlister
 
-SAMPLE = 20  # pictures, with all captions, of which fp32 and bf16 are timed
+SAMPLE = 20  # number of images, with all captions, to time fp32 and bf16 on
 
 
 def fill(task: Retrieval, model: ModelFolder, gallery: RetrievalGallery, cells: Cells, half: bool = True) -> Any:
@@ -90,7 +92,8 @@ def measure(model: ModelFolder, store: Store, split: str, pictures: int | None, 
 
 
 def published(sizes: Sizes) -> dict[str, float]:
-    """Pairs a second of untrained models of the published size; `pictures` pairs at a time."""
+    """Return pairs per second of untrained models of the published size. `sizes.pictures` pairs are scored at a
+    time."""
     _, batch = prepared(sizes)
     found = {}
     for system in ("vl-bert", "image-bert"):
@@ -115,7 +118,7 @@ def main() -> None:
     parser.add_argument("--shortlist", type=int, nargs="+", default=[20, 50, 100])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--base", action="store_true")
-    parser.add_argument("--tiny", action="store_true", help="Does all of it work? Nothing is written.")
+    parser.add_argument("--tiny", action="store_true", help="test this program; nothing is written")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)

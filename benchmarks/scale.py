@@ -1,16 +1,16 @@
-"""How cost grows: a step by what it reads, samples a second by processes, stores and galleries by their size.
+"""Measure how cost grows: steps with their inputs, runs with their processes, stores and galleries with their size.
 
     OMP_WAIT_POLICY=passive uv run python -m benchmarks.scale [PART...]     some of: step processes store gallery
-    uv run python -m benchmarks.scale page          docs/scale.md and its plots, of what was measured
+    uv run python -m benchmarks.scale page          docs/scale.md and its plots, from saved figures
 
-- step: Unified VLP of the published width, 2 layers, 2 pictures of 36 regions with 20 of 2,000 words, one of these
-  changed at a time. CPU seconds of forward and backward in fp32 on one thread, and the bytes that forward keeps.
-- processes: samples a second of a small model with 1, 2 and 4 processes over gloo, which share this machine's cores.
-- store: 1,000 to 1,000,000 records of 10 regions of 64 features, in a process of its own each. From 10,000 on the same
-  shards have more and more names, so that their bytes are always in memory.
-- gallery: 1,000 to 1,000,000 vectors of 128 dimensions, 10 nearest of a query by products, one thread.
+- step: Unified VLP at the published width with 2 layers, on 2 images of 36 regions with 20 words. One of these numbers
+  changes at a time. Measures CPU seconds of forward and backward (fp32, one thread), and the memory of activations.
+- processes: samples per second of a small model with 1, 2 and 4 processes over gloo, on the cores of this machine.
+- store: 1,000 to 1,000,000 records of 10 regions with 64 features, each size in its own process. Above 10,000 records,
+  further shards are links to the first ones, so their bytes are always in memory.
+- gallery: 1,000 to 1,000,000 vectors of 128 dimensions. Finds the 10 nearest to a query by products, on one thread.
 
-Writes benchmarks/results/scale.json, part by part. Each part takes less than four minutes.
+Writes benchmarks/results/scale.json after each part. A part takes less than four minutes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ BATCH, BATCHES = 64, 60
 
 
 def step_of(sizes: Sizes) -> tuple[Callable[[], object], Callable[[], int]]:
-    """Forward and backward, and how many bytes the one keeps for the other, weights not counted."""
+    """Return a function for forward and backward, and one for the bytes that forward keeps for backward, without
+    weights."""
     update, batch = prepared(sizes)
     model = built("unified-vlp", sizes)
 
@@ -78,7 +79,7 @@ def step_of(sizes: Sizes) -> tuple[Callable[[], object], Callable[[], int]]:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            total = forward()  # lives until the bytes are counted, so that no address comes twice
+            total = forward()  # stays alive until the bytes are counted, so that no address is used twice
         del total
         return sum(found.values())
 
@@ -103,7 +104,7 @@ def steps() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Same:
-    """One batch, cut into parts, again and again."""
+    """A loader that returns the same batch in every step, divided among the parts."""
 
     update: OneForward
     batch: Batch
@@ -132,7 +133,7 @@ def _rows(batch: Batch, rows: Sequence[int]) -> Batch:
 
 
 def one_of_them(folder: Path) -> None:
-    """A process of those that torchrun started."""
+    """Train in one of the processes that torchrun started."""
     torch.manual_seed(0)
     update, batch = prepared(SMALL)
     config = TrainingConfig(steps=12, batch=SMALL.pictures, log_every=3, checkpoint_every=1000, threads=1,
@@ -165,7 +166,8 @@ def small_regions(number: int) -> Regions:
 
 
 def written(folder: Path, count: int) -> float:
-    """Records a second that a writer takes, over those that it writes; the rest are links to their shards."""
+    """Return the records per second of a writer. At most 10,000 records are written; further shards are links to
+    theirs."""
     own = min(count, 10_000)
     with StoreWriter(folder, FeatureContract("given", "", 64), 1000) as writer:
         records = [Record(f"{n}", captions=("a dog on a red boat",), regions=small_regions(n)) for n in range(1000)]
@@ -191,7 +193,7 @@ def one_store(folder: Path) -> dict[str, Any]:
     began = time.perf_counter()
     loader = Loader(store, store.split("train"), captions, AsIs(), BATCH, 0)
     making = time.perf_counter() - began
-    loader.at(0, 0, 1)  # shuffles the epoch
+    loader.at(0, 0, 1)  # the first call shuffles the epoch
     rates = []
     for start in range(1, 3 * BATCHES, BATCHES):
         began = time.process_time()
@@ -214,7 +216,7 @@ def stores() -> dict[str, Any]:
             command = [sys.executable, "-m", "benchmarks.scale", "one-store", root]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
         found[str(count)] = json.loads(done.stdout) | {"records written a CPU second": round(writing)}
-        save_result("scale", COMMAND, measured() | {"store": found})  # the greatest takes minutes
+        save_result("scale", COMMAND, measured() | {"store": found})  # saved at once, because the largest takes minutes
     return found
 
 
@@ -226,7 +228,7 @@ def galleries() -> dict[str, Any]:
             torch.randn(count, 128, generator=torch.Generator().manual_seed(0)), dim=1
         )
         gallery = TowerGallery(tuple(map(str, range(count))), vectors)
-        gallery.__dict__["_index"] = None  # products alone, faiss or not
+        gallery.__dict__["_index"] = None  # use products even if faiss is installed
         queries = vectors[:20] + 0.01
         gallery.search(queries[:1])
         taken = [seconds(partial(gallery.search, query[None])) for query in queries]
@@ -256,7 +258,7 @@ def main(given: Sequence[str]) -> None:
         write(measured())
     else:
         if unknown := set(given) - PARTS.keys():
-            raise SystemExit(f"no part {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}, page")
+            raise SystemExit(f"unknown part {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}, page")
         for name in given or PARTS:
             print(save_result("scale", COMMAND, measured() | {name: PARTS[name]()}).read_text())
 

@@ -1,4 +1,4 @@
-"""docs/scale.md and its plots, of what `benchmarks.scale` and `benchmarks.loader` measured."""
+"""Make docs/scale.md and its plots from the figures of `benchmarks.scale` and `benchmarks.loader`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from diptych.runs.reports.html import environment
 from diptych.runs.reports.report import Chart, Curve
 
 DOCS = Path(__file__).parent.parent / "docs"
-PEAK, NVLINK, SHARE, GPUS = 989e12, 450e9, 0.5, 8  # of an H200 (NVIDIA's data sheet, dense bf16; each way); assumed
-PICTURES, REGIONS, WORDS, EPOCHS, BATCH = 3_300_000, 100, 21, 30, 512  # Conceptual Captions; Unified VLP's recipe
-WEIGHTS = 115e6  # of Unified VLP, base size
+PEAK, NVLINK, SHARE, GPUS = 989e12, 450e9, 0.5, 8  # an H200's data sheet (PEAK: dense bf16); SHARE is assumed
+PICTURES, REGIONS, WORDS, EPOCHS, BATCH = 3_300_000, 100, 21, 30, 512  # Unified VLP on Conceptual Captions
+WEIGHTS = 115e6  # number of weights of Unified VLP, base size
 
 
 def numbers(of: Mapping[str, Any], what: str, logarithm: bool) -> Iterator[tuple[float, float]]:
-    """Points of a curve: what was measured by the number that was changed."""
+    """Yield the points of a curve: the changed number (if `logarithm`, its decimal logarithm) and the figure `what`."""
     for count, figures in of.items():
         yield (math.log10(int(count)) if logarithm else float(count)), float(figures[what])
 
 
 def charts(figures: Mapping[str, Any]) -> dict[str, list[Chart]]:
-    """By the name of a drawing."""
+    """Return the charts of each drawing, by its name."""
 
     def one(title: str, of: Mapping[str, Any], what: str, x: str, logarithm: bool = False) -> Chart:
         return Chart(title, (Curve(what, tuple(numbers(of, what, logarithm))),), x=x, y=what, from_zero=True)
@@ -62,7 +62,7 @@ def of_part(of: Mapping[str, Any], first: str) -> str:
 
 
 def paper(samples_a_process: float | None) -> str:
-    """What 3.3 million images cost, from known and assumed figures."""
+    """Return a table of what training on 3.3 million images costs, calculated from known and assumed figures."""
     sample = REGIONS * (2 * (2048 + 1601) + 4 * 5)
     positions = REGIONS + WORDS + 2
     weights = BASE.layers * (4 * BASE.width**2 + 2 * BASE.width * BASE.ffn)

@@ -1,10 +1,11 @@
-"""A step of self-critical training: how its time is shared by drawing, judging and writing again with a gradient.
+"""Measure how the time of a self-critical training step divides into sampling, reward, and the forward and backward
+pass.
 
     uv run python -m benchmarks.scst_step
 
-A Unified VLP of the small recipe (128 wide) and one of 256 over drawn scenes with five references each, document
-frequencies of 1,000 pictures, 64 pictures a step and five drawn captions each. The words are random, as the model has
-learnt nothing, so captions are long and all different: the dearest case for the reward.
+There are two Unified VLP models, 128 wide (the small recipe) and 256 wide. A step has 64 drawn scenes with five
+references each, and samples five captions per scene. Document frequencies come from 1,000 images. The models are not
+trained, so captions are random, long and all different: the slowest case for the reward.
 """
 
 import argparse
@@ -62,7 +63,7 @@ def timed(work: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
 
 
 class Timed:
-    """A reward that keeps the seconds it took."""
+    """A reward that measures the seconds it takes."""
 
     def __init__(self, reward: CorpusCider) -> None:
         self.reward, self.seconds = reward, list[float]()

@@ -1,14 +1,15 @@
-"""A service under load, against `diptych caption FOLDER` in the same run: pictures a second, waits, refusals, memory.
+"""Measure a service under load, against `diptych caption FOLDER`: images per second, latency, refusals, memory.
 
     uv run python -m benchmarks.serve MODEL PICTURES [--requests 20000]
 
-MODEL is a folder that captions (the demo's `caption`), PICTURES a folder, whose pictures are asked in four sizes.
-`diptych serve` runs in a process of its own. N clients ask in a closed loop: each sends its next picture when the
-last is answered, and waits as long as Retry-After asks. The command line and each load run in turn, in several rounds,
-and figures are medians. The clients share the cores with the service; their cost is reported. Writes
-benchmarks/results/serve.json. With `--requests N` nothing is timed: 32 clients send N requests, and the memory of the
-process is read meanwhile (on any machine); writes benchmarks/results/serve_memory.json. Hostile clients have a
-benchmark of their own, `benchmarks.faults`.
+MODEL is the folder of a caption model (such as the demo's `caption`). PICTURES is a folder, whose images are sent in
+four sizes. `diptych serve` runs in a separate process. Each of N clients waits for its answer before it sends the next
+image; after a 503 it waits as long as Retry-After demands. The command line and each load run in turn for several
+rounds, and figures are medians. The clients share the cores with the service, so their CPU time is reported. Writes
+benchmarks/results/serve.json.
+
+With `--requests N` nothing is timed: 32 clients send N requests, and the memory of the process is read meanwhile. This
+works on any machine and writes benchmarks/results/serve_memory.json. For hostile clients see `benchmarks.faults`.
 """
 
 from __future__ import annotations
@@ -37,17 +38,18 @@ from benchmarks.machine import save_result
 from diptych.vision.image_files import find_pictures
 
 CLIENTS = (1, 8, 32, 128)
-SECONDS = 5.0  # of each load
+SECONDS = 5.0  # duration of each load
 ROUNDS = 3
-BATCH = 16  # pictures that the command line captions at once, and a service at most
-PICTURES = 20 * BATCH  # for the command line
-SIZES = (160, 320, 640, 1280)  # pixels of the longer side; the smallest as PNG, the others as JPEG
-SAMPLES = 40  # of memory
+BATCH = 16  # batch size of the command line, and largest batch of a service
+PICTURES = 20 * BATCH  # number of images that the command line captions
+SIZES = (160, 320, 640, 1280)  # pixels of the longer side; the smallest are PNG, the others JPEG
+SAMPLES = 40  # how often memory is read
 
 
 @contextmanager
 def serving(*words: str) -> Iterator[tuple[psutil.Process, tuple[str, int]]]:
-    """`diptych serve` with these words, its address; afterwards it was ended by SIGTERM, with 0."""
+    """Run `diptych serve` with these arguments. Yield its process and its address, then end it by SIGTERM; it must exit
+    with 0."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         command = [sys.executable, "-m", "diptych.cli", "serve", *words, "--port", "0"]
@@ -55,17 +57,17 @@ def serving(*words: str) -> Iterator[tuple[psutil.Process, tuple[str, int]]]:
         try:
             while not (found := re.search(r"serving on http://(\S+):(\d+) ", log.read_text())):
                 if process.poll() is not None:
-                    raise SystemExit(f"no service came up: {log.read_text()}")
+                    raise SystemExit(f"diptych serve ended before it accepted requests: {log.read_text()}")
                 time.sleep(0.1)
             yield psutil.Process(process.pid), (found[1], int(found[2]))
         finally:
             process.terminate()
             code = process.wait(30)
-    assert code == 0, f"the service ended with {code}"
+    assert code == 0, f"diptych serve exited with {code}, expected 0"
 
 
 def sized(pictures: list[Path]) -> list[bytes]:
-    """The files of the pictures, each in the next of the sizes."""
+    """Return the encoded images, resized in turn to the sizes of `SIZES`."""
     made = []
     for path, size in zip(pictures, cycle(SIZES), strict=False):
         with Image.open(path) as image:
@@ -78,13 +80,13 @@ def sized(pictures: list[Path]) -> list[bytes]:
 
 
 def command_line(model: Path, folder: Path) -> dict[str, float]:
-    """Pictures a second of `diptych caption FOLDER`, without its start and its end."""
+    """Return the rate of `diptych caption FOLDER`, without its first and last batch."""
     command = [sys.executable, "-m", "diptych.cli", "caption", str(folder), "--model", str(model)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     watched, marks = psutil.Process(process.pid), []
     assert process.stdout is not None
     for number, _ in enumerate(process.stdout, 1):
-        if number in (BATCH, PICTURES - BATCH):  # a batch comes at once
+        if number in (BATCH, PICTURES - BATCH):  # the results of a batch arrive together
             marks.append((time.perf_counter(), spent(watched)))
     process.wait()
     (begun, cpu), (ended, cpu_then) = marks
@@ -117,7 +119,7 @@ def total(tally: Tally) -> int:
 
 
 def spent(process: psutil.Process) -> float:
-    """CPU seconds of a process and of its children, such as its decoders, also of those that have ended."""
+    """Return the CPU seconds of a process and of its children, including children that have ended."""
     own = process.cpu_times()
     seconds = own.user + own.system + own.children_user + own.children_system
     for child in process.children():
@@ -130,7 +132,8 @@ def spent(process: psutil.Process) -> float:
 def memory(
     service: psutil.Process, address: tuple[str, int], requests: list[bytes], count: int
 ) -> Iterator[dict[str, int | float | list[int]]]:
-    """Report MiB while `count` requests of 32 clients are answered; the rise counts from the first tenth on."""
+    """Yield the memory in MiB after each of `SAMPLES` equal parts of `count` requests. The rise is relative to the
+    first tenth."""
     seen = []
     for part in range(1, SAMPLES + 1):
         tally = asyncio.run(closed_loop(address, requests, 32, most=count // SAMPLES))
@@ -151,7 +154,7 @@ def loads(model: Path, folder: Path) -> None:
     found: dict[str, list[dict[str, float]]] = {str(clients): [] for clients in CLIENTS}
     with tempfile.TemporaryDirectory() as written, serving(str(model)) as (service, address):
         for number, content in enumerate(islice(cycle(contents), PICTURES)):
-            Path(written, f"{number:04}.png").write_bytes(content)  # of any format: its first bytes identify it
+            Path(written, f"{number:04}.png").write_bytes(content)  # JPEG too: the first bytes identify the format
         started = service.memory_info().rss >> 20
         load(service, address, requests, BATCH)
         for _ in range(ROUNDS):
@@ -180,7 +183,7 @@ def memories(model: Path, folder: Path, count: int) -> None:
     requests = [form(content) for content in sized(find_pictures(folder)[:PICTURES])]
     command = f"uv run python -m benchmarks.serve {model} {folder} --requests {count}"
     with serving(str(model)) as (service, address):
-        for figures in memory(service, address, requests, count):  # a run that is cut off leaves what it has seen
+        for figures in memory(service, address, requests, count):  # saved each time, in case of an interruption
             written = save_result("serve_memory", command, figures)
     print(written.read_text())
 

@@ -1,12 +1,14 @@
-"""What hostile clients cost the others: 43 clients alone, and the same with 21 hostile ones, in turn.
+"""Measure what hostile clients cost the others: 43 clients alone, and the same with 21 hostile ones, in turn.
 
     uv run --group dev python -m benchmarks.serve_hostile MODEL PICTURES
 
-MODEL is a folder that captions, PICTURES a folder. A hostile client sends its next request as soon as the last is
-answered: images that cost far more than their size, JSON of a million items, damaged images, and what is not HTTP. CPU
-milliseconds are those of the service and its decoders, for each image of a good client; rates depend on what else
-runs. The bar (issue R): good clients keep 80% of their images a second, and none of their requests fails but by 503
-with Retry-After. Writes benchmarks/results/serve_hostile.json.
+MODEL is the folder of a caption model, PICTURES a folder. A hostile client sends its next request as soon as the last
+is answered. It sends images that cost far more to decode than their size, JSON of a million items, damaged images, and
+requests that are not HTTP. CPU milliseconds are those of the service and its decoders, divided by the images of the
+good clients. Images per second also depend on other programs on the machine.
+
+The goal: good clients keep 80% of their images per second. Their requests may only fail with 503 and Retry-After.
+Writes benchmarks/results/serve_hostile.json.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ SECONDS, ROUNDS = 5.0, 9
 
 
 def hostile_requests() -> list[bytes]:
-    """One request of each kind."""
+    """Return one request of each hostile kind."""
     items = b'{"question": [' + b"1," * 1_000_000 + b"1]}"
     return [
         form(jpeg_of_many_scans(6000, 200)),
-        form(jpeg_of_many_scans(2000, 15)),  # as many scans as a usual file may have: it is decoded
+        form(jpeg_of_many_scans(2000, 15)),  # few enough scans to be decoded, as an ordinary file
         form(tiff_of_one_tile(9000)),
         form(plain_ppm(1100, 1000)),
         form(jpeg_of_many_scans(2000, 10)[:-5000]),
@@ -61,7 +63,7 @@ async def attack(address: tuple[str, int], requests: list[bytes], seconds: float
 
 
 def load(address: tuple[str, int], requests: list[bytes], bad: list[bytes] | None) -> tuple[Tally, Counter[int]]:
-    """The good clients' tally, and the statuses of the hostile ones'."""
+    """Run the clients; return the tally of the good ones, and the number of responses to the hostile ones by status."""
     statuses = Counter[int]()
 
     async def both() -> Tally:

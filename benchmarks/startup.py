@@ -1,9 +1,9 @@
-"""What the command line costs before it works: CPU seconds of one caption and of help, against `import torch` alone.
+"""Measure the CPU seconds of one caption and of help on the command line, against `import torch` alone.
 
     uv run python -m benchmarks.startup MODEL PICTURE
 
-MODEL is a folder that captions (the demo's `caption`), PICTURE one file. The commands take turns, each in a process of
-its own; seconds are those of all its threads, in the program and in the system. Writes benchmarks/results/startup.json.
+MODEL is the folder of a caption model (such as the demo's `caption`), PICTURE an image file. The commands run in turn,
+each in a separate process. Seconds are user and system time of all its threads. Writes benchmarks/results/startup.json.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TORCH, CAPTION, HELP = "python -c 'import torch'", "diptych caption PICTURE --mo
 
 
 def seconds(arguments: list[str]) -> float:
-    """Of one process, which must end well."""
+    """Return the CPU seconds of one command, which must succeed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,5 @@
-"""What benchmarks of steps share: a step, Hugging Face's BERT of the same size, the matrix products alone."""
+"""Shared code of benchmarks of training steps: timing, Hugging Face's BERT of the same size, and matrix products
+alone."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from diptych.training.optimizer import build_optimizer, clip
 Step = Callable[[], object]
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
 PRODUCTS = {torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm, torch.ops.aten.baddbmm}
-WARM = 3  # rounds until a process has the memory that it keeps
+WARM = 3  # rounds until a process has allocated its memory
 Made = TypeVar("Made")
 ADAMW = OptimizerConfig(kind="adamw", lr=1e-5, weight_decay=0.01)
 
@@ -33,14 +34,15 @@ def seconds(run: Step) -> float:
 
 
 def timed(run: Callable[[], Made]) -> tuple[float, Made]:
-    """Seconds, and what came of it."""
+    """Return the seconds that `run` took, and its result."""
     began = time.perf_counter()
     made = run()
     return time.perf_counter() - began, made
 
 
 class Apart:
-    """A step in its own process, which runs there as its library ships it: `keep_freed_memory` here changes nothing."""
+    """A step that runs in a separate process, with the default memory settings of its library. `keep_freed_memory` in
+    this process does not affect it."""
 
     def __init__(self, make: Callable[..., Step], *given: Any, **named: Any) -> None:
         context = get_context("spawn")
@@ -49,7 +51,7 @@ class Apart:
         context.Process(target=_step_when_asked, args=what, daemon=True).start()
 
     def __call__(self) -> float:
-        """The CPU seconds that it took there."""
+        """Run the step in its process and return the CPU seconds that it took."""
         self.pipe.send(None)
         took: float = self.pipe.recv()
         return took
@@ -58,15 +60,15 @@ class Apart:
 def _step_when_asked(pipe: Connection, make: Callable[..., Step], given: Any, named: Any, threads: int) -> None:
     torch.set_num_threads(threads)
     step = make(*given, **named)
-    with suppress(EOFError):  # who asked has ended
+    with suppress(EOFError):  # the parent process has ended
         while True:
             pipe.recv()
             pipe.send(cpu_seconds(step))
 
 
 def cpu_seconds(run: Step) -> float:
-    """Of all threads. Under OMP_WAIT_POLICY=passive a thread that waits takes none, so that other processes of a busy
-    machine change little."""
+    """Return the CPU seconds of a step in all threads. With OMP_WAIT_POLICY=passive a waiting thread takes no CPU time,
+    so other processes on the machine change the result little."""
     if isinstance(run, Apart):
         return run()
     began = time.process_time()
@@ -77,7 +79,8 @@ def cpu_seconds(run: Step) -> float:
 def in_turn(
     steps: Mapping[str, Step], rounds: int, measured: Callable[[Step], float] = cpu_seconds
 ) -> dict[str, list[float]]:
-    """What each step took in each round, after some that are not counted: what is held together ran together."""
+    """Return what each step took in each round, after `WARM` calls that are not counted. In a round all steps run in
+    turn, so steps that are compared run under the same conditions."""
     taken: dict[str, list[float]] = {name: [] for name in steps}
     for step in [*steps.values()] * WARM:
         step()
@@ -88,14 +91,15 @@ def in_turn(
 
 
 def median_ratio(theirs: Iterable[float], ours: Iterable[float]) -> float:
-    """Of rounds, in each of which both ran."""
+    """Return the median of the ratios theirs / ours, round by round."""
     return round(median(one / other for one, other in zip(theirs, ours, strict=True)), 2)
 
 
 def stepping(
     module: nn.Module, loss: Callable[[], torch.Tensor], recipe: OptimizerConfig | None = None
 ) -> Callable[[], None]:
-    """Forward, backward and the optimizer: a recipe's with its clipping, as the trainer does it, or plain AdamW."""
+    """Return a function for forward, backward and optimizer. With `recipe` it clips gradients as the trainer does;
+    without, the optimizer is plain AdamW."""
     module.train()
     optimizer = build_optimizer(module, recipe or ADAMW, torch.device("cpu"))
 
@@ -112,8 +116,10 @@ def stepping(
 def bert_step(
     words: int, pictures: int, positions: int, hidden: int, classes: int = 0, regions: int = 0, **shape: int
 ) -> Callable[[], None]:
-    """Hugging Face's BERT in fp32 on as many positions: `hidden` words of each pass its word head. With `classes`, the
-    states of `regions` positions in all pass a second head, of two layers as wide as the model."""
+    """Return a step of Hugging Face's BERT in fp32 on `positions` positions, `hidden` of which pass the word head.
+
+    With `classes`, the states of `regions` positions pass a second head, of two layers as wide as the model.
+    """
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(vocab_size=words, **shape)
@@ -135,7 +141,7 @@ def bert_step(
 
 
 class Products(TorchDispatchMode):
-    """Counts the matrix products of what runs inside, forward and backward, by operation, shapes, layout and type."""
+    """Counts the matrix products that run inside, forward and backward, by operation, shapes, layout and type."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,7 +155,8 @@ class Products(TorchDispatchMode):
 
 
 def product_seconds(step: Step) -> float:
-    """CPU seconds of all matrix products of one call of `step`, each timed alone at its own shape, layout and type."""
+    """Return the CPU seconds of all matrix products of a call of `step`. Each product is timed alone, with its own
+    shape, layout and type."""
     with Products() as products:
         step()
     taken = 0.0
@@ -161,7 +168,7 @@ def product_seconds(step: Step) -> float:
 
 
 def random_regions(count: int, classes: int, features: int = 0, pixels: tuple[int, int] | None = None) -> Regions:
-    """Regions with `features` numbers each, or with a picture of `pixels` (height, width)."""
+    """Return random regions with `features` numbers each, or with an image of `pixels` (height, width)."""
     corner = torch.rand(count, 2) / 2
     return Regions(
         boxes=torch.cat([corner, corner + 0.4], 1),

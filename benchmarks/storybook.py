@@ -1,9 +1,9 @@
-"""Scenes a second of the drawn world, on one core: layout and truth, picture, words, PNG.
+"""Measure how many scenes per second are drawn on one core, and the time of each part: layout, image, texts, PNG.
 
     uv run python -m benchmarks.storybook
 
-New scenes each round, so that only what a long run keeps is kept: 4,000 warm up the kept drawings, as the
-first seconds of drawing 10,000 do; the median of five rounds of 1,000 counts. Writes benchmarks/results/storybook.json.
+Each round draws new scenes. Before timing, 4,000 scenes fill the caches of drawings, as in a long run. Figures are
+medians of five rounds of 1,000 scenes. Writes benchmarks/results/storybook.json.
 """
 
 import io
@@ -23,7 +23,8 @@ WARM_UP, ROUND, ROUNDS = 4000, 1000, 5
 
 
 def measured() -> dict[str, Any]:
-    """Milliseconds of processor time a scene for each part, and scenes a second, cold and warm."""
+    """Return the CPU milliseconds per scene of each part, and the scenes per second with empty and with filled
+    caches."""
     book = Storybook(0, "train", WARM_UP + ROUND * ROUNDS)
     start = time.process_time()
     for scene in book[:ROUND]:
@@ -60,7 +61,7 @@ def _png(picture: Any) -> None:
 
 
 def _timed(work: Callable[[], object]) -> float:
-    """Milliseconds of processor time for one of a round."""
+    """Return the CPU milliseconds of `work`, divided by the number of scenes in a round."""
     start = time.process_time()
     work()
     return (time.process_time() - start) * 1000 / ROUND

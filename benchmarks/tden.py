@@ -1,18 +1,20 @@
-"""TDEN's two-pass iteration at its published size, against the same iteration as the authors' code makes it.
+"""Compare TDEN's two-pass training step at its published size with the same step as the authors' code makes it.
 
     OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.tden [--threads 2] [--small]
 
-Layers 6/12/6/6, 768 wide; eight pictures of 50 regions and [IMG], 36 words with their marks, 30,522 in the vocabulary.
-An iteration is both passes with all losses, backward and AdamW, a step after each pass (xmodaler, tden_pretrainer.py).
-Both do that; ours, besides, as the paper has it: one step for both passes, the regions encoded once.
+The model has 6/12/6/6 layers of width 768. The batch has eight images of 50 regions and [IMG], with texts of 36 words,
+[CLS] and [SEP] included; the vocabulary has 30,522 words. The authors' code makes two optimizer steps, one after each
+pass (xmodaler, tden_pretrainer.py). Both sides are timed like this. Diptych is also timed as in the paper: one
+optimizer step for both passes, and the regions are encoded once.
 
-The peer is the released code's work in Hugging Face's BERT layers, from which the authors' own are derived: fp32, eager
-attention, word heads over the whole vocabulary at every place of both streams, region heads at every region, AdamW as
-torch has it by default. Ours is what `diptych pretrain` does: bf16, heads at the places that are asked alone, fused
-AdamW. Each runs as it ships (see `benchmarks.vlp`). The batch is prepared before the clock starts, for both. They take
-turns in each round; what counts is the median of the ratios. The authors' own code took 8.8 s on two threads of an idle
-Xeon with AMX.
-Writes benchmarks/results/tden.json; --small, which shows that it works, does not.
+The peer does the work of the released code with Hugging Face's BERT layers, from which the authors' layers are derived.
+It has fp32, eager attention, and AdamW with torch's defaults. Its word heads run at all positions of both streams, its
+region heads at all regions. Diptych does what `diptych pretrain` does: bf16, heads only at masked positions, and fused
+AdamW. Each runs with its default settings (see `benchmarks.vlp`). The batch is prepared before timing starts. Both run
+in turn in each round, and the figures are medians of the ratios. The authors' own code took 8.8 s on two threads of an
+idle Xeon with AMX.
+
+Writes benchmarks/results/tden.json, but not with --small, a quick test of this program.
 """
 
 from __future__ import annotations
@@ -42,11 +44,11 @@ VOCABULARY = Vocabulary(30522, 0, 100, 101, 102, 103)
 BASE: dict[str, Any] = {"width": 768, "heads": 12, "ffn": 3072}
 SMALL: dict[str, Any] = {"width": 64, "heads": 4, "ffn": 128}
 CPU = torch.device("cpu")
-LAYERS = (6, 12, 6, 6)  # of objects, sentence, cross-modal encoder, cross-modal decoder
+LAYERS = (6, 12, 6, 6)  # object encoder, sentence encoder, cross-modal encoder, cross-modal decoder
 
 
 def samples(pictures: int) -> list[Sample]:
-    """The model adds [CLS]; [SEP] is the last of the text."""
+    """Return random samples. Their texts end with [SEP]; the model adds [CLS]."""
 
     def one(number: int) -> Sample:
         seen = random_regions(REGIONS, CLASSES, FEATURES)
@@ -82,15 +84,18 @@ def ours(name: str, sizes: dict[str, Any], pictures: int = PICTURES, device: tor
 
 
 def operations(sizes: dict[str, Any], pictures: int) -> float:
-    """Of the layers of `ours` with one step for both passes: two a weight and position, and the products of attention,
-    three times for both ways. The regions are encoded once, all else twice."""
+    """Return the operations of the layers of `ours` with one step for both passes.
+
+    Each weight costs two operations per position; the products of attention are added. Backward counts twice the
+    forward pass. The regions are encoded once, all else twice.
+    """
     width, ffn = sizes["width"], sizes["ffn"]
     seen, both = REGIONS + 1, REGIONS + 1 + WORDS
 
     def layer(positions: int, weights: int = 4 * width**2 + 2 * width * ffn) -> float:
         return positions * (weights + 2 * positions * width)
 
-    across = WORDS * (2 * width**2 + 2 * seen * width) + seen * 2 * width**2  # of the decoder to what was seen
+    across = WORDS * (2 * width**2 + 2 * seen * width) + seen * 2 * width**2  # the decoder's cross-attention to regions
     objects, sentence, cross, decoder = LAYERS
     twice = sentence * layer(WORDS) + cross * layer(both) + decoder * (layer(WORDS) + across)
     return 3 * 2 * pictures * (objects * layer(seen) + 2 * twice)
@@ -101,7 +106,8 @@ def update_heads(update: Any) -> set[str]:
 
 
 class Cross(nn.Module):
-    """All attend to all, then a feed-forward for each modality (bert.py:390 of the code)."""
+    """A cross-modal layer: all positions attend to all, then each modality has its own feed-forward (bert.py:390 of the
+    code)."""
 
     def __init__(self, config: Any) -> None:
         from transformers.models.bert import modeling_bert as bert
@@ -130,7 +136,7 @@ class Pool(nn.Module):
 
 
 class Peer(nn.Module):
-    """The work of xmodaler's TDEN in one pass of pre-training."""
+    """A model that does the work of xmodaler's TDEN in one pass of pre-training."""
 
     def __init__(self, sizes: dict[str, Any]) -> None:
         from transformers import BertConfig
@@ -227,11 +233,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--small", action="store_true", help="64 wide: to see that it works")
+    parser.add_argument("--small", action="store_true", help="a tiny model, to test this program")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
-    keep_freed_memory()  # as the command line does
+    keep_freed_memory()  # the command line does this, too
     sizes = SMALL if given.small else BASE
     runs: dict[str, Step] = {
         "ours, two steps": ours("tden/official/pretrain", sizes),

@@ -1,11 +1,11 @@
-"""Queries a second over a gallery of 30,000 pictures that is encoded already: TDEN's two towers.
+"""Measure queries per second over a gallery of 30,000 encoded images with TDEN's two towers.
 
     uv run python -m benchmarks.two_towers [--threads 2] [--small]
 
-A query is a sentence: tokenised, one pass of the sentence encoder (12 layers, 768 wide), then the ten nearest of the
-vectors (1,024 numbers each), by a product with all of them or by faiss's exact index. One at a time, as a user asks,
-and 64 at a time. The vectors are drawn at random: what they say changes no time. Writes
-benchmarks/results/two_towers.json; --small, which shows that it works, does not.
+A query is a sentence. It is tokenised and encoded by the sentence encoder (12 layers, width 768). Then the ten nearest
+vectors (1,024 numbers each) are found by a product with all vectors, or by faiss's exact index. Queries are timed one
+at a time, as a user sends them, and 64 at a time. The vectors are random, which does not change the time. Writes
+benchmarks/results/two_towers.json, but not with --small, a quick test of this program.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--small", action="store_true", help="two small layers: to see that it works")
+    parser.add_argument("--small", action="store_true", help="a tiny model, to test this program")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)

@@ -1,16 +1,17 @@
-"""Unified VLP at its published size, against Hugging Face's BERT of the same size and sequence.
+"""Compare a training step of Unified VLP at its published size with Hugging Face's BERT on sequences of the same
+length.
 
     OMP_WAIT_POLICY=passive uv run --with transformers python -m benchmarks.vlp [threads]
 
-A step is forward, backward and the optimizer on eight pictures of 100 regions with 20 words and their [SEP]: 123
-positions, three words hidden each. Both models pass the head with the hidden words alone, so the work there is equal.
-Ours takes the step of `unified-vlp/pretrain` (BERT's Adam, each gradient clipped), BERT torch's fused AdamW without
-clipping. Each runs as it ships: ours keeps freed memory (`runtime.memory`, as the command line does), BERT has a
-process of its own. BERT with its memory kept is timed too. They take turns within each round, in CPU
-seconds of all threads; what counts is the median of the ratios.
-With ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 a processor's AMX is left idle. The authors' code took 2.83 s a step
-on two threads of an idle Xeon with AMX (design/demo.md, section 9), which this need not be.
-Writes benchmarks/results/vlp.json.
+A step is forward, backward and optimizer. The batch has eight images of 100 regions with 20 words and [SEP]: 123
+positions, with three masked words each. Only the masked words pass the word head of both models, so this work is equal.
+Diptych makes the step of `unified-vlp/pretrain` (BERT's Adam, with clipped gradients). BERT has torch's fused AdamW
+without clipping.
+
+Each runs with its default settings: Diptych keeps freed memory (`runtime.memory`, as on the command line), and BERT
+runs in a separate process that returns it. BERT is timed with its memory kept, too. All run in turn in each round, in
+CPU seconds of all threads; the figures are medians of the ratios. ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 disables AMX. The
+authors' code took 2.83 s per step on two threads of an idle Xeon with AMX. Writes benchmarks/results/vlp.json.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The table of the attack (`make attack`) for docs/results.md: what was tried, by kind, and what did not hold."""
+"""Make the table of `make attack` for docs/results.md: how often each kind of attempt was tried, and how often it broke
+something."""
 
 from __future__ import annotations
 
@@ -8,38 +9,42 @@ from typing import Any
 from experiments.tables import markdown
 
 NAME = "attack"
-# What an attempt is called by the tool, and its text in the table: its own row, and what holding means.
+# The tool's name for each kind of attempt, its title in the table, and what must hold after it.
 KINDS = {
-    "operation": ("killed before a disk operation", "repeated: the same bytes as without the kill"),
-    "instant": ("killed at a random time", "repeated: the same bytes as without the kill"),
-    "full disk": ("disk full from some operation on", "an error message; repeated: as if undisturbed"),
-    "signal": ("SIGTERM or SIGINT, to the process or its group", "no traceback; repeated: as if undisturbed"),
-    "one lost": ("one of two ranks killed", "the other reports it; repeated: as if undisturbed"),
-    "flipped bit": ("bits flipped, then read by a command", "refused, or harmless"),
-    "flipped bits": ("bits flipped, then opened from Python", "refused, or harmless"),
+    "operation": ("killed before a disk operation", "after repeating, the same bytes as without the kill"),
+    "instant": ("killed at a random time", "after repeating, the same bytes as without the kill"),
+    "full disk": ("disk full from an operation on", "an error message; after repeating, as if undisturbed"),
+    "signal": ("SIGTERM or SIGINT, to the process or its group", "no traceback; after repeating, as if undisturbed"),
+    "one lost": ("one of two ranks killed", "the other reports it; after repeating, as if undisturbed"),
+    "flipped bit": ("bits flipped, then read by a command", "an error message, or the same result"),
+    "flipped bits": ("bits flipped, then opened from Python", "an error message, or the same result"),
     "command line": ("bad inputs on the command line", "an error message, no incomplete output"),
     "pipes and devices": (
         "a pipe or a device for each path of the command line",
         "no command hangs; the path is unchanged",
     ),
-    "fuzzed": ("damaged files and requests", "a Diptych error, or read"),
-    "all combinations": ("outputs that another program or verb wrote", "refused; nothing changed"),
+    "fuzzed": ("damaged files and requests", "read, or a Diptych error"),
+    "all combinations": ("outputs that another program or verb wrote", "an error message; nothing changed"),
     "costs": ("images that cost far more than their size", "an error message or a result, in limited time and memory"),
     "environments": ("unusual environments", "an error message or a result; no input changed"),
-    "12 steps": ("verbs and what users do between them, in any order", "nothing lost; as if undisturbed, or refused"),
-    "finds": ("inputs that fuzzing found before", "a Diptych error, or read"),
+    "12 steps": (
+        "verbs and what users do between them, in any order",
+        "nothing lost; an error, or as if undisturbed",
+    ),
+    "finds": ("inputs that fuzzing found before", "read, or a Diptych error"),
     "20,000 steps": ("steps of training", "memory within 2%"),
 }
 HEAD = """## [The attack](results/attack.md)
 
-`make attack` ([how](../CONTRIBUTING.md)) ran on one commit. The number of an attempt determines all that it does.
-Attempts that broke an earlier commit have their own column. They were repeated by number after the repair, and none
-broke anything. [SECURITY.md](../SECURITY.md) lists what is not protected, and why.
+`make attack` ([how](../CONTRIBUTING.md)) runs commands and readers with faults, such as a kill or a damaged file. All
+attempts ran on one commit. Each has a number, which is the seed of its random choices. Attempts that broke an earlier
+commit have their own column. They were repeated by number after the repair, and none broke anything.
+[SECURITY.md](../SECURITY.md) lists what is not protected, and why.
 """
 
 
 def section(figures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Of the figures that `tests.attack` keeps: a row a kind, over all verbs and readers."""
+    """Yield the Markdown lines of the section. Each kind of attempt has one row, summed over all verbs and readers."""
     rows = []
     for kind, (what, held) in KINDS.items():
         if found := _of(figures, kind):

@@ -1,13 +1,16 @@
-"""Captions as data (XGPT, section 6.1): retrieval taught by few captions, with and without those that a model adds.
+"""Captions as data (XGPT, section 6.1): train retrieval on few captions, with and without captions that a model
+generates.
 
     uv run python -m experiments.captions_as_data --model demo/pretrain --data demo/store --out runs/out/more --keep
 
-Some pictures of the training split are kept, with a few captions each. A captioner writes more of them (`augment`). A
-retriever is then taught with either set, for as many steps, from the same start, over several seeds, and both search
-the same pictures of the test split. A captioner that was taught by the other captions of these pictures hands on what
-it should not know; given a model that is only pre-trained, the study teaches it by the few captions alone. --retriever
-is a pre-trained model to teach retrieval; without it, image-bert/small/retrieval learns from scratch. Stopped at any
-moment, the same command resumes.
+Some images of the training split are kept, with a few captions each. A captioner generates more captions for them
+(`augment`). One retriever is trained on each of the two sets, with the same steps, initial weights and seeds. Both
+search the same images of the test split.
+
+`--model` is a captioner or a pre-trained model. A captioner trained on the captions that were left out would leak them
+into the study. So prefer a pre-trained model: the study fine-tunes it on the few captions alone. `--retriever` is a
+pre-trained model to fine-tune for retrieval. Without it, image-bert/small/retrieval trains from random weights. If the
+command is stopped, repeat it to resume.
 """
 
 from __future__ import annotations
@@ -60,19 +63,19 @@ TALLIED = {
 
 @dataclass(frozen=True)
 class CaptionStudy:
-    """What is compared, as plain values, so that other processes can do parts of it."""
+    """The settings of the study, as plain values that can be sent to other processes."""
 
-    model: str  # a captioner, or a pre-trained model that becomes one
+    model: str  # a captioner, or a pre-trained model to fine-tune as one
     store: str
     out: str
-    retriever: str | None = None  # a pre-trained model to teach retrieval; None: image-bert from scratch
-    pictures: int = 300  # of the training split
-    captions: int = 1  # of each picture that are kept
-    written: int = 4  # that are added to each
-    gallery: int = 200  # pictures of the test split that are searched, with all their captions
-    held_out: int = 64  # pictures of val, by which the best weights are chosen
+    retriever: str | None = None  # a pre-trained model to fine-tune for retrieval; None: image-bert from scratch
+    pictures: int = 300  # number of training images
+    captions: int = 1  # kept per image
+    written: int = 4  # captions to generate per image
+    gallery: int = 200  # number of test images to search, with all their captions
+    held_out: int = 64  # number of images of val, which selects the best weights
     seeds: int = 3
-    taught_steps: int = 400  # of the captioner, where the model given is none
+    taught_steps: int = 400  # steps to train a captioner, if `model` does not caption
     steps: int = 1000
     settings: tuple[str, ...] = ("training.threads=1", "training.validate_every=200", "training.checkpoint_every=200")
     taught_settings: tuple[str, ...] = ("optimizer.kind=adamw", "optimizer.lr=5e-4")
@@ -85,7 +88,8 @@ class CaptionStudy:
 
 
 def caption_study(plan: CaptionStudy, processes: int, done: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Does what is not done yet; hands back the figures. The same call resumes where it was stopped."""
+    """Run the parts of the study that have no result in `plan.out` yet, and return the figures. `done` is called with
+    the scores of each new retriever. If the call is interrupted, repeat it to resume."""
     claim(plan, plan.out)
     keep_few(plan)
     told = write_more(plan)
@@ -99,16 +103,17 @@ def caption_study(plan: CaptionStudy, processes: int, done: Callable[[dict[str, 
 
 
 def keep_few(plan: CaptionStudy) -> None:
-    """The store that both arms begin from: few captions to learn from; of val and test, the first pictures whole."""
+    """Write the store that both arms share. Training images have few captions; the first images of val and test have
+    all."""
     store, out = Store(Path(plan.store)), plan.store_of(PLAIN)
     if (out / INDEX).exists():
         return
     there = in_split(store, "train", "--data")
     if len(there) < plan.pictures:
-        raise DataError(f"{store.folder} has {len(there)} training pictures, and {plan.pictures} were asked for")
+        raise DataError(f"{store.folder} has {len(there)} training images, expected {plan.pictures} (--pictures)")
     chosen = sorted(Random(f"{plan.pictures}/few").sample(there, plan.pictures))
     kept = [*chosen, *store.split("val")[: plan.held_out], *in_split(store, "test", "--data")[: plan.gallery]]
-    with StoreWriter(out, store.contract, len(kept)) as writer:  # one shard: written whole or not at all
+    with StoreWriter(out, store.contract, len(kept)) as writer:  # one shard: written completely or not at all
         for index in kept:
             record = store.record(index)
             writer.add(
@@ -117,10 +122,11 @@ def keep_few(plan: CaptionStudy) -> None:
 
 
 def teach_captioner(plan: CaptionStudy) -> Path:
-    """The folder of the model that writes: the one given, or one that is taught by the few captions."""
+    """Return the folder of the captioner: `plan.model` if it captions, else a model fine-tuned from it on the few
+    captions."""
     given = open_model(Path(plan.model))
     if not getattr(given.model, "provides", frozenset()) >= {"decode"}:
-        raise RecipeError(f"{given.architecture.system} reads and does not write captions; choose another model")
+        raise RecipeError(f"{given.architecture.system} cannot generate captions; pass another --model")
     out = Path(plan.out) / CAPTIONER
     if given.recipe is not None and given.recipe.task == "caption":
         return given.folder
@@ -132,7 +138,7 @@ def teach_captioner(plan: CaptionStudy) -> Path:
 
 
 def write_more(plan: CaptionStudy) -> dict[str, Any]:
-    """What was written, and by whom."""
+    """Generate captions with the captioner. Return its system, and the numbers of captions kept and left out."""
     captioner = open_model(teach_captioner(plan))
     usual = captioner.recipe.decoding if captioner.recipe is not None else DecodingOptions()
     decoding = chosen_decoding(usual, SPARE * plan.written, True, top_p=0.9)
@@ -145,7 +151,8 @@ def write_more(plan: CaptionStudy) -> dict[str, Any]:
 
 
 def teach_retriever(plan: CaptionStudy, arm: str, seed: int) -> dict[str, Any]:
-    """Train and score one arm of one seed; called in a process of its own."""
+    """Train and score the retriever of one arm with one seed; return its row of results. Called in a process of its
+    own."""
     torch.set_num_threads(1)
     store, out = Store(plan.store_of(arm)), plan.folder(arm, seed)
     start = open_model(Path(plan.retriever)) if plan.retriever is not None else None
@@ -154,7 +161,7 @@ def teach_retriever(plan: CaptionStudy, arm: str, seed: int) -> dict[str, Any]:
     own = [*plan.settings, f"training.steps={plan.steps}", f"training.seed={seed}"]
     if start is not None:
         recipe = fit_to(recipe, start)
-    else:  # the same words for both arms
+    else:  # both arms have the captioner's vocabulary
         own.append(f"data.vocabulary={teach_captioner(plan) / TOKENS}")
     quiet = Console(quiet=True)
     made = run(recipe.override(own), store, out, start, quiet)
@@ -167,7 +174,8 @@ def teach_retriever(plan: CaptionStudy, arm: str, seed: int) -> dict[str, Any]:
 
 
 def figures(rows: Mapping[tuple[str, int], Mapping[str, Any]], seeds: int) -> dict[str, Any]:
-    """Each recall of each arm over all seeds, and the gain, with 95% intervals: a picture is drawn with its queries."""
+    """Return each recall of each arm over all seeds, and the gain of generated captions, with 95% bootstrap intervals.
+    An image is resampled together with its queries."""
     told: dict[str, Any] = {arm: {} for arm in ARMS}
     told["gain of written captions"] = {}
     for asks, of in RECALLS.items():
@@ -186,10 +194,10 @@ def _hits(rows: Mapping[tuple[str, int], Mapping[str, Any]], arm: str, seeds: in
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="who writes")
+    parser.add_argument("--model", required=True, help="the captioner, or a pre-trained model")
     parser.add_argument("--data", required=True, help="a store with splits train, val and test")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--retriever", default=None, help="who learns to search; default: image-bert from scratch")
+    parser.add_argument("--retriever", default=None, help="pre-trained model (default: image-bert from scratch)")
     for name in ("pictures", "captions", "written", "gallery", "seeds", "taught-steps", "steps"):
         parser.add_argument(f"--{name}", type=int, default=getattr(CaptionStudy, name.replace("-", "_")))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
@@ -206,5 +214,5 @@ def main() -> None:
     print(save("captions_as_data", command, figures) if given.keep else json.dumps(figures, indent=1))
 
 
-if __name__ == "__main__":  # by its name: other processes cannot import __main__
+if __name__ == "__main__":  # imported by name: other processes cannot import __main__
     import_module("experiments.captions_as_data").main()

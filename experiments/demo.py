@@ -1,9 +1,10 @@
-"""What a finished demo came to, kept among the results: its figures, the seconds and memory of each stage.
+"""Copy the results of a finished demo to experiments/results: its scores, and the seconds and memory of each stage.
 
     uv run diptych demo --out DIR; uv run python -m experiments.demo DIR
     uv run python -m experiments.thorough DIR; uv run python -m experiments.demo DIR
 
-Writes experiments/results/demo.json of DIR/results.json, thorough.json of DIR/thorough.json, of those that are there.
+Writes experiments/results/demo.json from DIR/results.json, and thorough.json from DIR/thorough.json. One of these two
+inputs may be missing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def of_demo(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_thorough(results: dict[str, Any]) -> dict[str, Any]:
-    """Each score with its blind baseline and its ceiling; gains have none."""
+    """Return the figures of thorough.json. Each score has its blind baseline and ceiling; gains have neither."""
     rows = [{**row, "test": {n: round(v, 1) for n, v in row["test"].items()}} for row in results["rounds"]]
     held = {
         task: {score: {n: round(v, 1) for n, v in both.items() if v is not None} for score, both in scores.items()}

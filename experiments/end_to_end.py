@@ -1,14 +1,14 @@
-"""VL-BERT from pixels: what training Fast R-CNN too is worth on Storybook, against the same recipe with it frozen.
+"""Measure what training Fast R-CNN is worth: VL-BERT from pixels on Storybook, with this network trained or frozen.
 
     uv run diptych storybook detector --out runs/faster --faster-rcnn resnet18_fpn
     uv run python -m experiments.end_to_end --store runs/store --detector runs/faster/detector --out runs/end_to_end
 
-The store is that of `experiments.claims`, with 6,000 labelled scenes and the boxes of its detector. Both arms pre-train
-on the web scenes (`vl-bert/small/end-to-end`), then learn referring expressions from all labelled scenes, for the same
-steps, seeds, objectives and rates. Both networks begin as the ResNet-18 of a briefly trained Faster R-CNN, with stem
-and stage 1 frozen; the authors' network begins from Visual Genome. In the frozen arm the network's share of the rate is
-0. Boxes are the store's. The test split is scored once, with the blind baseline (the box that the words and boxes of
-training suggest). The same command resumes where it was stopped.
+The store is that of `experiments.claims`: 6,000 labelled scenes with detected boxes. Both arms pre-train on the web
+scenes (`vl-bert/small/end-to-end`), then fine-tune on the referring expressions of all labelled scenes. Steps, seeds,
+objectives and learning rates are equal, but in the frozen arm the network's learning rate is 0. Both networks start
+from the ResNet-18 of a briefly trained Faster R-CNN, with stem and stage 1 frozen. The authors' network was pre-trained
+on Visual Genome. The test split is scored once. The blind baseline predicts a box from the words and the boxes alone,
+by statistics of the training split. If the command is stopped, repeat it to resume.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from experiments.figures import save
 from experiments.thorough import spread
 
 FROZEN, LEARNING = "frozen", "learning"
-SHARE = 0.25  # of the rate, in the arm that learns
+SHARE = 0.25  # the network's learning rate relative to the rest
 SEEN_CLASSES = "objectives.seen_classes=1"
 BATCH = 16
 SCORED = "scores.json"
@@ -59,7 +59,7 @@ class Arm:
 
 
 def trained(arm: Arm) -> FinishedRun:
-    """Pre-trained, then taught to ground; on one thread."""
+    """Pre-train an arm, then fine-tune it on referring expressions, on one thread."""
     torch.set_num_threads(1)
     store, quiet = Store(Path(arm.store)), Console(quiet=True)
     share = {NETWORK: 0.0 if arm.name == FROZEN else SHARE}
@@ -81,7 +81,7 @@ def trained(arm: Arm) -> FinishedRun:
 
 
 def scored(arm: Arm) -> dict[str, Any]:
-    kept, model = arm.folder / SCORED, trained(arm).model  # another recipe's run there is refused
+    kept, model = arm.folder / SCORED, trained(arm).model  # raises if the folder has another recipe's run
     if not kept.exists():
         _, scores = score_model(model, Store(Path(arm.store)), "test")
         write_atomically(kept, (json.dumps(scores.to_json(), indent=1) + "\n").encode())
@@ -124,5 +124,5 @@ def main() -> None:
     print(json.dumps(figures, indent=1), save("end_to_end", command, figures))
 
 
-if __name__ == "__main__":  # by its name: other processes cannot import __main__
+if __name__ == "__main__":  # imported by name: other processes cannot import __main__
     import_module("experiments.end_to_end").main()

@@ -1,12 +1,12 @@
-"""How many images a model takes for unlike its training: photographs, noise, plain colours, fresh drawn scenes.
+"""Measure how many images a model reports as unlike its training images: photographs, noise, plain colours, new scenes.
 
     uv run python -m experiments.familiar MODEL ONE OTHER
 
-ONE and OTHER are folders of photographs from two sources, at least 200 each. The thresholds' quantile
-(`diptych.runs.familiarity.QUANTILE`) keeps false alarms under 1%. The signal was chosen on ONE, among mean score,
-highest score, distance and their sums; OTHER, noise, plain colours and fresh scenes only measure it.
-Fresh scenes are of seeds that no training used. Writes experiments/results/familiar.json: shares times 100, with 95%
-intervals (Wilson).
+ONE and OTHER are folders of photographs from two sources, at least 200 each. The threshold is a quantile of the
+training images (`diptych.runs.familiarity.QUANTILE`), chosen for less than 1% false alarms. How familiarity is measured
+was chosen on ONE, among mean score, highest score, distance and sums of these. OTHER, noise, plain colours and new
+scenes only test the choice. New scenes are drawn with seeds that no training used. Writes
+experiments/results/familiar.json: percentages with 95% intervals (Wilson).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SCENES, OTHERS, SEED = 600, 200, 977
 
 
 def share(unfamiliar: int, count: int) -> Figure:
-    """Return the share times 100 with its Wilson interval."""
+    """Return `unfamiliar` as a percentage of `count`, with its Wilson interval."""
     z, p = 1.96, unfamiliar / count
     middle, scale = p + z * z / (2 * count), 1 + z * z / count
     half = z * math.sqrt(p * (1 - p) / count + z * z / (4 * count * count))
@@ -64,7 +64,7 @@ def photographs(folder: Path) -> Iterator[Picture]:
 def measure(model: Predictor, pictures: Iterator[Picture]) -> tuple[Figure, int]:
     known = [model.is_familiar(model.extract([picture])[0]) for picture in pictures]
     if None in known:
-        raise SystemExit("this model does not know what it was trained on")
+        raise SystemExit("MODEL has no threshold of familiarity; pass a model that was trained on at least 300 images")
     return share(known.count(False), len(known)), len(known)
 
 

@@ -1,8 +1,9 @@
-"""How a study keeps a score: a dict of numbers, never a sentence.
+"""How a study saves a score: as a dict of numbers, never as a sentence.
 
-`value`, and of these what is known: `low` and `high` (a 95% interval, or with `seeds` the least and the most of N
-runs), `blind` (the score without the picture) and `ceiling` (what a person gets). Scores are times 100. Counts, steps
-and seconds are plain numbers; text only names objects.
+`value` is the score. `low` and `high` are its 95% interval; with `seeds`, they are the lowest and the highest of N
+runs. `blind` is the score without the image, and `ceiling` that of a human annotator. Only `value` is always present.
+Scores are multiplied by 100. Counts, steps and seconds are plain numbers. Text is only used for names, such as a
+detector's.
 """
 
 from __future__ import annotations
@@ -27,5 +28,5 @@ def is_figure(node: Any) -> bool:
 
 
 def save(name: str, command: str, figures: dict[str, Any]) -> Path:
-    """Write `experiments/results/NAME.json`; `make docs` then makes its pages."""
+    """Write `experiments/results/NAME.json` and return its path. Then `make docs` makes its page."""
     return save_result(name, command, figures, RESULTS)

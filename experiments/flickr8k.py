@@ -1,15 +1,15 @@
-"""Whether pre-training helps captions of photographs: a claim of Unified VLP on a real set, with small models.
+"""Test on photographs whether pre-training helps captioning: a claim of Unified VLP, on Flickr8k with small models.
 
     uv run diptych data flickr8k FLICKR8K --out flickr8k.json
     uv run diptych extract flickr8k.json --out store --detector DETECTOR \\
         --region-selection image-bert-36 --image-feature MAP
     uv run python -m experiments.flickr8k --store store --out runs/flickr8k --keep
 
-The results are of YOLOX-nano as DETECTOR and of its own last map as MAP (docs/encoders.md shows how both are made).
-Flickr8k (Hodosh et al., JAIR 2013) has five captions of each picture and its own splits. `LABELLED` pictures of train
-are what fine-tuning is given; all others of train are what pre-training reads, in the paper pairs of the web. The other
-arm begins from nothing. Both by the recipes for photographs, with fewer steps. Val chooses the weights of fine-tuning,
-test is scored once. The same command resumes where it was stopped.
+The committed results use YOLOX-nano as DETECTOR and its last feature map as MAP; docs/encoders.md shows how to make
+both. Flickr8k (Hodosh et al., JAIR 2013) has five captions per image and its own splits. Fine-tuning reads `LABELLED`
+training images. Pre-training reads all other training images; in the paper it reads pairs from the web. The other arm
+starts from random weights. Both arms use the recipes for photographs, with fewer steps. Val selects the weights of
+fine-tuning, and test is scored once. If the command is stopped, repeat it to resume.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from experiments.thorough import spread
 
 LABELLED = 1000
 PRETRAINED, SCRATCH = "pre-trained", "from scratch"
-REGULAR = ("model.dropout=0.1", "model.attention_dropout=0.1")  # as the recipes for photographs have it
+REGULAR = ("model.dropout=0.1", "model.attention_dropout=0.1")  # values of the recipes for photographs
 PRETRAIN = (*REGULAR, "training.patience=null", "training.steps=2000", "training.checkpoint_every=500")
 TEACH = (*REGULAR, "data.records=null", "training.patience=null", "training.steps=1000", "training.validate_every=200")
 START = Stage("unified-vlp/photos/pretrain", small=PRETRAIN)
@@ -45,19 +45,20 @@ ARMS = {
     name: Arm(Stage("unified-vlp/photos/caption", after=start, small=TEACH), "caption")
     for name, start in ((PRETRAINED, START), (SCRATCH, None))
 }
-DIVIDED, RUNS = "store", "runs"  # in the study's folder
-Scores = dict[str, dict[str, Any]]  # by name, as `Score.to_json` has them
+DIVIDED, RUNS = "store", "runs"  # subfolders of the study's folder
+Scores = dict[str, dict[str, Any]]  # by name, in the form of `Score.to_json`
 
 
 @dataclass(frozen=True)
 class Photographs:
-    """What the study learns from."""
+    """The store of Flickr8k, and the study's folder `out`."""
 
     store: str
     out: str
 
     def divided(self) -> Store:
-        """The store with the pictures of train that nothing is taught by as the split web; written once."""
+        """Return the store in which training images that are not labelled form the split web. It is written at the
+        first call."""
         claim(self, self.out)
         source, out = Store(Path(self.store)), Path(self.out) / DIVIDED
         if not (out / INDEX).exists():
@@ -73,7 +74,8 @@ class Photographs:
 
 
 def place_of(key: str) -> str:
-    """By a hash of the picture's name, so that the division is the same on every machine."""
+    """Return the image's sort key: a hash of its name, so that the division into splits is the same on every
+    machine."""
     return hashlib.sha256(Path(key).stem.encode()).hexdigest()
 
 
@@ -82,7 +84,7 @@ def main() -> None:
     parser.add_argument("--store", required=True, help="a store of Flickr8k, with its own splits")
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--processes", type=int, default=PROCESSES, help="arms at once, a thread each")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="arms at once, with one thread each")
     parser.add_argument("--keep", action="store_true", help="write experiments/results/flickr8k.json")
     given = parser.parse_args()
     store = Photographs(given.store, str(given.out)).divided()
@@ -101,7 +103,7 @@ def main() -> None:
 
 
 def learn(place: Place, seeds: int, processes: int) -> dict[tuple[str, int], Scores]:
-    """What each arm came to on test, by its name and seed."""
+    """Train and score all arms. Return their scores on test by arm and seed."""
     jobs = [(name, seed) for seed in range(seeds) for name in ARMS]
     found: dict[tuple[str, int], Scores] = {}
     with workers(processes) as pool, ending_children():
@@ -114,7 +116,7 @@ def learn(place: Place, seeds: int, processes: int) -> dict[tuple[str, int], Sco
 
 
 def _told(runs: Sequence[Scores]) -> dict[str, Figure]:
-    """Each score over the seeds, with the blind baseline and a person's score."""
+    """Return each score over the seeds, with the blind baseline and the ceiling."""
     return {
         name: spread([run[name]["value"] for run in runs])
         | {bound: round(first[bound], 1) for bound in ("blind", "ceiling") if first.get(bound) is not None}

@@ -1,7 +1,8 @@
-"""Hallucinated objects in captions (CHAIR, Rohrbach et al. 2018, arXiv 1809.02156), and repeated n-grams.
+"""Measure hallucinated objects in captions (CHAIR, Rohrbach et al. 2018, arXiv 1809.02156), and repeated n-grams.
 
-CHAIR_i is the share of named objects that are not in the image, CHAIR_s the share of captions that name one. An object
-named twice in a caption counts twice, as in the authors' code. Omitted objects cost nothing, so recall is given too.
+CHAIR_i is the share of named objects that are not in the image. CHAIR_s is the share of captions that name such an
+object. An object named twice in a caption counts twice, as in the authors' code. CHAIR ignores omitted objects, so
+recall is computed too.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -13,20 +14,21 @@ from diptych.runtime.errors import DataError
 
 @dataclass(frozen=True)
 class Hallucinations:
-    """CHAIR and recall as fractions, 0 to 1."""
+    """CHAIR_i, CHAIR_s and recall as fractions from 0 to 1."""
 
     per_object: float  # CHAIR_i
     per_caption: float  # CHAIR_s
-    recall: float  # share of the kinds in the images that are named
-    named: float  # objects named per caption
+    recall: float  # share of the kinds in the images that captions name
+    named: float  # mean number of objects that a caption names
 
 
 def hallucinations(
     captions: Mapping[str, str], there: Mapping[str, Set[str]], names: Mapping[str, str]
 ) -> Hallucinations:
-    """Compare captions with the kinds of objects in each image (`there`), by key.
+    """Compare captions with the objects in their images. `captions` and `there` are keyed by image.
 
-    `names` maps a word, or several, to a kind. Raises DataError for no captions and for an image missing in `there`.
+    `there` has the kinds of objects in each image, such as "dog". `names` maps a name of one or more words to its kind.
+    Raises DataError if there are no captions, or if `there` lacks an image.
     """
     if not captions:
         raise DataError("no captions, so there are no objects to check")
@@ -44,7 +46,8 @@ def hallucinations(
 
 
 def mentions(words: Tokens, names: Mapping[str, str], longest: int) -> list[str]:
-    """Return the kinds that a text names, in order; the longest name at a place counts (`hot dog` is not a dog).
+    """Return the kinds of objects that a text names, in order. If several names fit at one position, the longest
+    counts: `hot dog` does not name a dog.
 
     `longest` is the number of words of the longest name.
     """
@@ -60,7 +63,7 @@ def mentions(words: Tokens, names: Mapping[str, str], longest: int) -> list[str]
 
 
 def repeated_ngrams(captions: Sequence[str], order: int) -> float:
-    """Return the share of n-grams that repeat one of the same caption, 0 to 1."""
+    """Return the share (0 to 1) of n-grams of length `order` that occur earlier in the same caption."""
     grams = [list(ngrams(tokens_of(caption), order)) for caption in captions]
     written, different = sum(map(len, grams)), sum(len(set(one)) for one in grams)
     return (written - different) / max(written, 1)

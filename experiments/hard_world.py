@@ -1,7 +1,7 @@
-"""Drawn scenes made as hard as photographs, for the studies of captioners that learn from such.
+"""Make drawn scenes as hard to caption as photographs, for studies of captioning.
 
-No set of photographs with captions can be shipped. So captions have about 25 words (two of a scene's joined, none with
-three words twice), and features and class probabilities have noise.
+The repository cannot contain photographs with captions. So two captions of a scene are joined into one of about 25
+words, without a repeated trigram. Noise is added to the features and class probabilities of regions.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ STORE = "store"
 
 @dataclass(frozen=True)
 class HardWorld:
-    """What a study learns from, as plain values, so that other processes can do parts of it."""
+    """The data of a study, as plain values that can be sent to other processes."""
 
-    store: str  # of drawn scenes, with splits train, val and test
+    store: str  # folder of a store of drawn scenes with splits train, val and test
     out: str
-    pictures: int = 1500  # of the training split
+    pictures: int = 1500  # number of training images
     test: int = 200
-    noise: float = 1.0  # in standard deviations of a feature, and of the logarithm of a class's probability
+    noise: float = 1.0  # of features, relative to their standard deviation; of classes, in log-probabilities
     seed: int = 0
 
     def made(self) -> Store:
-        """The store of the study's folder, which is claimed for it; made where it is not there yet."""
+        """Return the store in the study's folder. The first call makes it, and reserves the folder for the study."""
         claim(self, self.out)
         folder = Path(self.out) / STORE
         if not (folder / INDEX).exists():
@@ -43,9 +43,10 @@ class HardWorld:
 
 
 def make_hard(source: Store, out: Path, pictures: int, test: int, noise: float, seed: int) -> None:
-    """Make a store of fewer pictures, with long captions and noisy regions; one shard, written whole or not at all.
+    """Write a store with fewer images, long captions and noisy regions. It has a single shard, so it is written
+    completely or not at all.
 
-    val keeps all its pictures. Raises DataError where `source` has no such splits.
+    The split val keeps all its images. Raises DataError if `source` lacks one of the splits train and test.
     """
     train = Random(f"{seed}/pictures").sample(in_split(source, "train", "--data"), pictures)
     chosen = [*sorted(train), *source.split("val"), *in_split(source, "test", "--data")[:test]]
@@ -62,7 +63,7 @@ def make_hard(source: Store, out: Path, pictures: int, test: int, noise: float, 
 
 
 def with_noise(regions: Regions, noise: float, deviation: torch.Tensor, drawn: torch.Generator) -> Regions:
-    """The regions as a detector sees them that knows less of them: what they are is still likelier than not."""
+    """Return the regions with Gaussian noise on their features and class probabilities, as from a weaker detector."""
 
     def noisy(value: torch.Tensor, deviation: torch.Tensor | float = 1.0) -> torch.Tensor:
         return value + noise * deviation * torch.randn(value.shape, generator=drawn)
@@ -77,14 +78,14 @@ def with_noise(regions: Regions, noise: float, deviation: torch.Tensor, drawn: t
 
 
 def long_captions(record: Record, seed: int, most: int = 5) -> tuple[str, ...]:
-    """Captions of the record joined by twos: at most `most` pairs, none that has three words twice."""
+    """Join the record's captions in pairs. Return at most `most` of the pairs that have no repeated trigram."""
     pairs = [" and ".join(pair) for pair in permutations(dict.fromkeys(record.captions), 2)]
     kept = [text for text in pairs if not goes_round(text)]
     return tuple(Random(f"{seed}/{record.key}").sample(kept, min(most, len(kept))))
 
 
 def goes_round(text: str) -> bool:
-    """Whether three words in a row stand there twice."""
+    """Return whether the text has a repeated trigram (three words in a row that occur twice)."""
     grams = list(ngrams(tokens_of(text), 3))
     return len(grams) > len(set(grams))
 

@@ -1,10 +1,11 @@
-"""Captions that go round ("a red shirt and a black shirt"): what helps, of what is learnt and of how is searched.
+"""Compare ways to prevent captions that repeat themselves ("a red shirt and a black shirt"), in training and in
+decoding.
 
     uv run python -m experiments.looping --data world-store --out runs/out/looping --keep
 
-A captioner learns drawn scenes made as hard as photographs (`experiments.hard_world`) from nothing by the recipe
-unified-vlp/photos/caption, once as it is and once a time with one thing changed; each writes of the test pictures by
-every search. People's own captions are measured as the models' are. Stopped at any moment, the same command resumes.
+Captioners are trained from scratch on drawn scenes made as hard as photographs (`experiments.hard_world`). One uses the
+recipe unified-vlp/photos/caption unchanged; each of the others has one change. All caption the test images with several
+decoding settings. The reference captions are measured in the same way. If the command is stopped, repeat it to resume.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from experiments.hard_world import STORE, HardWorld, goes_round
 RECIPE, WORDS, ROW = "unified-vlp/photos/caption", "tokens", "row.json"
 SAID_BY_PEOPLE = "what it learns from"
 AS_IT_IS = "the recipe"
-SMALL = 200  # tokens of the small vocabulary
+SMALL = 200  # number of tokens in the small vocabulary
 ARMS: Mapping[str, tuple[str, ...]] = {
     AS_IT_IS: (),
     "no dropout": ("model.dropout=0", "model.attention_dropout=0"),
@@ -66,7 +67,7 @@ OF_EVERY_ARM = ("greedy", "3 beams", "3 beams, no 3 words twice")
 
 @dataclass(frozen=True)
 class LoopStudy(HardWorld):
-    """What is compared."""
+    """The settings of the study: its data, the length of training, and the arms."""
 
     steps: int = 300
     batch: int = 32
@@ -85,7 +86,8 @@ class LoopStudy(HardWorld):
 
 
 def loop_study(plan: LoopStudy, processes: int, done: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Does what is not done yet; hands back the figures. The same call resumes where it was stopped."""
+    """Train the arms that have no result in `plan.out` yet, and return the figures of all. `done` is called with the
+    results of each new arm. If the call is interrupted, repeat it to resume."""
     kept = prepared(plan)
     waiting = [arm for arm in plan.arms if not (plan.folder(arm) / ROW).exists()]
     with workers(max(1, min(processes, len(waiting)))) as pool:
@@ -93,7 +95,7 @@ def loop_study(plan: LoopStudy, processes: int, done: Callable[[dict[str, Any]],
             done(finished.result())
     rows = {arm: json.loads((plan.folder(arm) / ROW).read_text("utf-8")) for arm in plan.arms}
     said = {(words := kept.words(index)).key: words.captions[0] for index in kept.split("test")}
-    return {SAID_BY_PEOPLE: {"as written": habits(said)}} | rows  # no score: the others are made of the same sentences
+    return {SAID_BY_PEOPLE: {"as written": habits(said)}} | rows  # no scores: the references have the same sentences
 
 
 def prepared(plan: LoopStudy) -> Store:
@@ -105,7 +107,8 @@ def prepared(plan: LoopStudy) -> Store:
 
 
 def teach(plan: LoopStudy, arm: str) -> dict[str, Any]:
-    """One captioner, and what it writes by each search; called in a process of its own."""
+    """Train the captioner of one arm and measure its captions with each decoding setting. Called in a process of its
+    own."""
     torch.set_num_threads(1)
     store, out = Store(Path(plan.out) / STORE), plan.folder(arm)
     made = run(find_recipe(RECIPE).override(plan.of_arm(arm)), store, out, console=Console(quiet=True))
@@ -121,13 +124,13 @@ def teach(plan: LoopStudy, arm: str) -> dict[str, Any]:
 
 
 def about(said: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Scores, and what scores do not show."""
+    """Return CIDEr and BLEU-4 of captions, and the measures of `habits`. Both mappings have the images' keys."""
     scored = {score.name: of_score(score.to_json()) for score in score_captions(said, references).scores}
     return {name: scored[name] for name in ("CIDEr", "BLEU-4")} | habits(said)
 
 
 def habits(said: Mapping[str, str]) -> dict[str, float]:
-    """How captions are written; shares are in percent."""
+    """Return measures of captions, such as their mean length and their repetitions; shares are in percent."""
     names = names_of_kinds()
     longest, words = max(len(name.split()) for name in names), {key: tokens_of(text) for key, text in said.items()}
     named = [mentions(text, names, longest) for text in words.values()]
@@ -159,5 +162,5 @@ def main() -> None:
     print(save("looping", command, figures) if given.keep else json.dumps(figures, indent=1))
 
 
-if __name__ == "__main__":  # by its name: other processes cannot import __main__
+if __name__ == "__main__":  # imported by name: other processes cannot import __main__
     import_module("experiments.looping").main()

@@ -1,9 +1,10 @@
-"""The paper's 15% of masked words against a query for every word (decision 0005): the same data, steps and seeds.
+"""Compare masking 15% of the words, as in the papers, with a query for every word (decision 0005).
 
     uv run python -m experiments.masking DEMO_FOLDER OUT [STEPS]
 
-Each pre-trains on the web split, then learns captions from 100 labelled scenes in its own way, the rate that of the
-demo's pre-trained arm. What is compared is CIDEr on val, greedy. Writes experiments/results/masking.json.
+Both arms have the same data, steps and seeds. Each pre-trains on the web split with its own objective, then fine-tunes
+with it on the captions of 100 labelled scenes. The learning rate is that of the demo's pre-trained arm. The score is
+CIDEr on val with greedy decoding. Writes experiments/results/masking.json.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def main(demo: Path, out: Path, steps: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("demo", type=Path, help="a finished `diptych demo`")
-    parser.add_argument("out", type=Path, help="keeps the runs; the same command resumes where it stopped")
-    parser.add_argument("steps", type=int, nargs="?", default=1000, help="of each pre-training (default: 1000)")
+    parser.add_argument("out", type=Path, help="folder for the runs; repeat the command to resume")
+    parser.add_argument("steps", type=int, nargs="?", default=1000, help="steps of each pre-training (default: 1000)")
     given = parser.parse_args()
     main(given.demo, given.out, given.steps)

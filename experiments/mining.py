@@ -1,21 +1,22 @@
-"""What mining is worth to a model: pre-train on what was mined, on the raw web or not at all, then train on few labels.
+"""Measure what mining is worth: pre-train on mined pairs, on the raw web or not at all, then fine-tune on few labels.
 
     uv run python -m experiments.mining --detector demo/detector --out runs/out/gain --keep
 
-A drawn web (`diptych storybook web`) has pictures whose texts are right, wrong, junk or another picture's. Arms:
+On a drawn web (`diptych storybook web`), the text of an image may be right, wrong, junk or about another image. Arms:
 
     nothing   no pre-training.
-    raw       every picture over 300 pixels with its first text: all other rules are off.
-    rules     mined without a scorer.
-    mined     mined with a scorer that learnt from a few labelled pictures.
-    oracle    the pictures of `mined` with captions that are true of them.
-    fewer     as many pictures of `raw` as `mined` has.
-    mixed     pictures of `mined` and the labelled scenes in one stage, where the others have two (Table 3's question).
-    raw-mixed the same of `raw`.
+    raw       every image over 300 pixels with its first text; all other rules are off.
+    rules     pairs mined without a scorer.
+    mined     pairs mined with a scorer that was trained on a few labelled images.
+    oracle    the images of `mined` with true captions.
+    fewer     only as many images of `raw` as `mined` has.
+    mixed     images of `mined` and labelled scenes in one stage; the other arms have two (the question of Table 3).
+    raw-mixed the same with images of `raw`.
 
-Each is pre-trained for as many steps, then taught retrieval by the same few labelled scenes, over several seeds, and
-searches the same test split, which no arm has seen (`--exclude`). One vocabulary and one detector serve all. Stopped at
-any moment, the same command resumes. More seeds, systems and arms can be added later.
+Each arm pre-trains for the same number of steps. It then fine-tunes retrieval on the same few labelled scenes, with
+several seeds. All arms search the same test split, whose images are excluded from mining (`--exclude`). All share one
+vocabulary and one detector. If the command is stopped, repeat it to resume. More seeds, systems and arms can be added
+later.
 """
 
 from __future__ import annotations
@@ -75,18 +76,18 @@ SWITCHES = [rule.name for rule in (*RULES, *TEXT_RULES) if rule.name not in (*KE
 
 @dataclass(frozen=True)
 class GainStudy:
-    """What is compared, as plain values."""
+    """The settings of the study, as plain values."""
 
     detector: str
     out: str
     pages: int = 2_000
-    labelled: int = 300  # scenes that teach retrieval
-    held_out: int = 64  # scenes of val, by which the best weights are chosen
-    gallery: int = 300  # scenes of the test split that are searched
-    queries: int = 100  # pictures, and captions, that a model which reads pairs searches with
+    labelled: int = 300  # training scenes for retrieval
+    held_out: int = 64  # scenes of val, which selects the best weights
+    gallery: int = 300  # test scenes to search
+    queries: int = 100  # number of queries in each direction, for a model that scores pairs
     scorer_pictures: int = 200
-    steps: int = 1_200  # of pre-training
-    taught: int = 600  # steps of retrieval
+    steps: int = 1_200  # steps of pre-training
+    taught: int = 600  # steps of fine-tuning for retrieval
     settings: tuple[str, ...] = ("training.threads=1", "training.batch=32")
     seeds: int = 2
 
@@ -96,7 +97,8 @@ class GainStudy:
 
 
 def study(plan: GainStudy, system: str, arms: Sequence[str], only_done: bool = False) -> dict[str, Any]:
-    """Does what is not done yet, or with `only_done` nothing: figures are of seeds whose arms are all done."""
+    """Train and score the arms and seeds that have no result yet; return the figures of one system. If `only_done`,
+    train nothing and return the figures of the seeds whose arms are all done."""
     claim(plan, plan.out)
     labelled = make_labelled(plan)
     mined = make_web(plan)
@@ -108,7 +110,7 @@ def study(plan: GainStudy, system: str, arms: Sequence[str], only_done: bool = F
             rows[arm, seed] = one = teach(plan, system, arm, seed, stores, labelled)
             print(json.dumps({name: value for name, value in one.items() if name != "found"}), flush=True)
     if not rows:
-        raise DataError(f"no seed of {system} has all arms in {plan.out}; leave out --done")
+        raise DataError(f"no seed of {system} has all arms in {plan.out}; leave out --done to train them")
     asked = asdict(plan) | {"settings": dict(_assigned(plan.settings)), "seeds": len(seeds)}
     return {
         "asked": {name: value for name, value in asked.items() if name not in ("detector", "out")},
@@ -130,7 +132,8 @@ def _row(plan: GainStudy, system: str, arm: str, seed: int) -> Path:
 
 
 def make_labelled(plan: GainStudy) -> Store:
-    """The scenes that teach retrieval, choose the weights, and are searched."""
+    """Return the store of labelled scenes, with splits train (fine-tuning), val (choice of weights) and test
+    (gallery)."""
     world, out = plan.folder / WORLD, plan.folder / LABELLED
     if not (out / INDEX).exists():
         write_world(world, {"train": plan.labelled, "val": plan.held_out, "test": plan.gallery}, 0)
@@ -139,7 +142,7 @@ def make_labelled(plan: GainStudy) -> Store:
 
 
 def make_web(plan: GainStudy) -> dict[str, list[Record]]:
-    """The records of each way to mine the same web."""
+    """Mine the same drawn web in several ways. Return the records of each arm, such as "raw"."""
     pages, every = plan.folder / "web", MiningSettings(offline=True)
     if not (pages / "truth.jsonl").exists():
         web.write(pages, plan.pages)
@@ -176,7 +179,8 @@ def _decisions(plan: GainStudy, name: str) -> Iterable[dict[str, Any]]:
 
 
 def _scorer(plan: GainStudy, truth: Mapping[tuple[str, str | None], dict[str, Any]]) -> Path:
-    """Train a scorer on texts of pictures that the rules kept, labelled right or wrong by the truth of the web."""
+    """Train a scorer on texts of images that the rules kept, and return its folder. The web's truth labels each text as
+    right or wrong."""
     out = plan.folder / "scorer"
     if not (out / "scorer.json").exists():
         rows = [row for row in _decisions(plan, "rules") if (row["page"], row["address"]) in truth]
@@ -199,7 +203,7 @@ def _name(record: Record) -> str:
 
 
 def make_stores(plan: GainStudy, mined: Mapping[str, list[Record]], labelled: Store) -> dict[str, Store]:
-    """Each picture is looked at once; the arms' stores take its regions from there."""
+    """Return the arms' stores. The regions of each image are detected once; the arms' stores copy them."""
     everything = plan.folder / "pictures"
     if not (everything / INDEX).exists():
         pictures = {_name(one): Record(_name(one), image=one.image) for records in mined.values() for one in records}
@@ -229,7 +233,7 @@ def make_stores(plan: GainStudy, mined: Mapping[str, list[Record]], labelled: St
 def teach(
     plan: GainStudy, system: str, arm: str, seed: int, stores: Mapping[str, Store], labelled: Store
 ) -> dict[str, Any]:
-    """Pre-train, teach and score one arm of one seed."""
+    """Pre-train, fine-tune and score one arm with one seed; return its row of results."""
     torch.set_num_threads(1)
     done, quiet = _row(plan, system, arm, seed), Console(quiet=True)
     out = done.parent
@@ -263,7 +267,8 @@ def teach(
 
 
 def _ranks(found: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-    """What each query asks for, its picture, and the rank of the first right answer: of pairs, or of two towers."""
+    """Return, for each query, what it searches ("captions" or "pictures"), its image, and the rank of the first right
+    answer. `found` has scored pairs, or the vectors of two towers."""
     if "vector" not in found[0]:
         return [[one["asks"], one["picture"], one["rank"]] for one in found]
     pictures = [one for one in found if one["key"] == "picture"]
@@ -282,7 +287,8 @@ def _ranks(found: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
 def figures(
     rows: Mapping[tuple[str, int], Mapping[str, Any]], seeds: Sequence[int], arms: Sequence[str]
 ) -> dict[str, Any]:
-    """Recalls of each arm over all seeds, and gains, with 95% intervals: a picture is drawn with its queries."""
+    """Return the recalls of each arm over all seeds, and the gains between arms, with 95% bootstrap intervals. An image
+    is resampled together with its queries."""
     hits = {
         (arm, f"{of} R@{at}"): _hits([rows[arm, seed] for seed in seeds], asks, at)
         for arm in arms for asks, of in RECALLS.items() for at in AT
@@ -306,7 +312,7 @@ def figures(
 
 
 def _share_true(plan: GainStudy, mined: Mapping[str, list[Record]]) -> dict[str, float]:
-    """Of the pairs of each way to mine, the percentage that the web's truth calls right."""
+    """Return the percentage of mined pairs that are right by the web's truth, for each way of mining."""
     truth, shares = _truth(plan.folder / "web"), {}
     for name in ("raw", "rules", MINED):
         right = 0
@@ -326,20 +332,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--detector", required=True, help="a folder, such as demo/detector")
     parser.add_argument("--out", required=True)
-    parser.add_argument("--systems", default=",".join(SYSTEMS), help="some of them, with commas between")
-    parser.add_argument("--arms", default=",".join(ARMS), help="some of them, with commas between")
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help="some of these, separated by commas")
+    parser.add_argument("--arms", default=",".join(ARMS), help="some of these, separated by commas")
     numbers = ("pages", "labelled", "held-out", "gallery", "queries", "scorer-pictures", "steps", "taught", "seeds")
     for name in numbers:
         parser.add_argument(f"--{name}", type=int, default=getattr(GainStudy, name.replace("-", "_")))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
-    parser.add_argument("--done", action="store_true", help="figures of what is done, and nothing is trained")
+    parser.add_argument("--done", action="store_true", help="print the figures of finished seeds; train nothing")
     parser.add_argument("--keep", action="store_true", help="write experiments/results/mining_SYSTEM.json")
     given = parser.parse_args()
     sizes = {name.replace("-", "_"): getattr(given, name.replace("-", "_")) for name in numbers}
     plan = GainStudy(given.detector, given.out, settings=(*GainStudy.settings, *given.set), **sizes)
     arms = given.arms.split(",")
     if unknown := sorted(set(arms) - set(ARMS)):
-        parser.error(f"no arm {', '.join(unknown)}; there are {', '.join(ARMS)}")
+        parser.error(f"unknown --arms {', '.join(unknown)}; choose from {', '.join(ARMS)}")
     for system in given.systems.split(","):
         found = study(plan, system, arms, given.done)
         command = f"uv run python -m experiments.mining --detector DETECTOR --out OUT --systems {system} --keep"

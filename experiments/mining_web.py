@@ -1,7 +1,8 @@
-"""What the rules of mining and the weak scorer find on the test web, whose truth is known; held-out templates apart.
+"""Measure the rules and the scorer of mining on the drawn test web, whose truth is known.
 
-Weights of the dominant picture and all rules were set on six of the twelve page templates. One person wrote both
-templates and rules, so these figures say that the rules do what they are meant to, not how they fare on the web.
+The weights that select a page's dominant image, and all rules, were tuned on six of the twelve page templates. The
+other six are held out and reported separately. The same person wrote the templates and the rules. So the figures show
+that the rules work as intended, not how they perform on the real web.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def language(rows: Iterable[dict[str, Any]], truth: Truth, held_out: bool) -> di
 
 
 def texts(rows: dict[tuple[str, str | None], dict[str, Any]], truth: Truth, held_out: bool) -> dict[str, Any]:
-    """Of what a rule drops, the share that it should; and of what it should drop, the share that it does."""
+    """Return the precision and recall of each text rule, in percent. A text counts as positive if the truth expects the
+    rule to drop it."""
     dropped: Counter[str] = Counter()
     rightly: Counter[str] = Counter()
     meant: Counter[str] = Counter()
@@ -107,7 +109,8 @@ def texts(rows: dict[tuple[str, str | None], dict[str, Any]], truth: Truth, held
 
 
 def exact(rows: dict[tuple[str, str | None], dict[str, Any]], truth: Truth) -> dict[str, Any]:
-    """Rules whose truth leaves nothing to judge, of pictures that reached them."""
+    """Count, for each rule with an exact criterion (such as a minimum size), the images that it drops rightly
+    (`found`), should drop (`of`) and drops wrongly (`false`). Only images that reach the rule are counted."""
     found = {}
     for name in EXACT:
         with_truth = [(rows[key], line) for key, line in truth.items() if key in rows and line["dominant"]]
@@ -120,7 +123,8 @@ def exact(rows: dict[tuple[str, str | None], dict[str, Any]], truth: Truth) -> d
 
 
 def copies(seed: int, pages: int) -> dict[str, float]:
-    """Resized and re-encoded copies found within four bits, and pairs of different scenes within them."""
+    """Compare image hashes. Return the percentage of resized and re-encoded copies found (at most four different bits),
+    and the number of pairs of different scenes that are as near."""
     cases = [plan(seed, number) for number in range(pages)]
     hashes: dict[int, list[int]] = {}
     from diptych.storybook.web.pictures import original_of
@@ -139,7 +143,8 @@ def copies(seed: int, pages: int) -> dict[str, float]:
 
 
 def realism(scenes: int) -> dict[str, Any]:
-    """A judge taught three kinds of five, on new pictures of the kinds that it knows and of those that it does not."""
+    """Return the AUC (times 100) of a judge of natural images for each kind of unnatural image. The judge is trained on
+    three of the five kinds."""
     taught, rng = UNNATURAL[:3], Random(1)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -164,7 +169,12 @@ def _save(image: Image.Image, path: Path) -> None:
 
 
 def candidates(seed: int, web: Path, truth: Truth, out: Path) -> tuple[list[Pair], list[bool], list[int], list[bool]]:
-    """Texts next to pictures that the truth covers, prose as false ones, and for each a caption of another picture."""
+    """Return candidate pairs of image and text. Also return, for each pair, whether the text is right, the page's
+    number, and whether the text is a caption of another image.
+
+    The texts come from pages whose images the truth covers; prose counts as wrong. A caption of another image is added
+    for each image.
+    """
     pairs, labels, pages, swapped = [], [], [], []
     for row in funnel.decisions(RunLayout(out)):
         line = truth.get((row["page"], row["address"]))
@@ -195,7 +205,8 @@ def candidates(seed: int, web: Path, truth: Truth, out: Path) -> tuple[list[Pair
 
 
 def scorer(web: Path, truth: Truth, out: Path, detector: str, model: Path | None, seed: int) -> dict[str, Any]:
-    """AUC on held-out templates: over all candidates, and of right captions against another picture's."""
+    """Return the scorer's AUC (times 100) on held-out templates: over all candidates, and of right captions against
+    captions of another image."""
     reader = Reader(open_detector(detector, []), open_model(model) if model is not None else None)
     pairs, labels, pages, swapped = candidates(seed, web, truth, out)
     table = np.concatenate([reader.table(pairs[at : at + 64]) for at in range(0, len(pairs), 64)])
@@ -221,7 +232,8 @@ def scorer(web: Path, truth: Truth, out: Path, detector: str, model: Path | None
     def shuffled(
         features: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], all_features: np.ndarray[Any, Any]
     ) -> dict[str, dict[str, float]]:
-        """The mean of many shuffles, and between what 95% of them lie: one has weights of no meaning, and not none."""
+        """Return the mean AUC over many shuffles of the labels, and its central 95%. One shuffle gives random weights,
+        whose AUC may differ from 50 by chance."""
         drawn: dict[str, list[float]] = {"over all": [], "against another's": []}
         for _ in range(SHUFFLES):
             scores = Logistic.fit(features, rng.permutation(labels))(all_features)
@@ -254,10 +266,10 @@ def scorer(web: Path, truth: Truth, out: Path, detector: str, model: Path | None
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("web", type=Path, help="From `diptych storybook web`.")
-    parser.add_argument("detector", help="From `diptych storybook detector`.")
+    parser.add_argument("web", type=Path, help="Folder made by `diptych storybook web`.")
+    parser.add_argument("detector", help="Folder made by `diptych storybook detector`.")
     parser.add_argument("--model", type=Path, help="A pre-trained model whose matching the scorer also reads.")
-    parser.add_argument("--seed", type=int, default=0, help="The web's.")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the web.")
     options = parser.parse_args()
     truth = truth_of(options.web)
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,9 +1,10 @@
 # ruff: noqa: E501  # a table of HTML
-"""Lead images that the rules of pages choose on templates of modern sites, whose truth is known.
+"""Measure how well the mining rules find the lead image on templates of modern pages, whose truth is known.
 
-Twelve templates of our own writing, each with drawn words and addresses: React with <noscript>, lazy WordPress,
-Elementor, AMP, JSON-LD, a wiki's infobox, a shop, og:image alone, a CSS background, Medium, two figures, <picture>.
-One person wrote them and the rules, so they say that a construction is read, not how often it occurs on the web.
+There are twelve templates of our own, each with random words and addresses: React with <noscript>, lazy WordPress,
+Elementor, AMP, JSON-LD, a wiki's infobox, a shop, og:image alone, a CSS background, Medium, two figures, <picture>. The
+same person wrote the templates and the rules. So the figures show which constructions are read, not how often they
+occur on the web.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ NOISE = """<header class="site-header"><a href="/"><img src="/assets/logo.svg" a
 <aside class="sidebar"><div class="widget"><img src="/ads/side-300x250.jpg" width="300" height="250"></div></aside>"""
 RELATED = '<div class="related-posts"><ul>{}</ul></div>'
 OG = '<meta property="og:image" content="{site}/up/{k}-1200x630.jpg"><meta property="og:title" content="{alt}">'
-# Head and body of each template; {k}: name of the lead image, {a}, {b}: of others, {alt}: its caption.
+# Head and body of each template. {k} is the name of the lead image, {alt} its caption, {a} and {b} name other images.
 TEMPLATES = {
     "react": ("", '<main><h1>{t}</h1><span style="box-sizing:border-box"><img src="{data}" alt="{alt}" data-nimg="1"><noscript>'
               '<img src="/_next/image?url=%2Fup%2F{k}.jpg&amp;w=1920&amp;q=75" alt="{alt}"></noscript></span>{p}</main>'),
@@ -62,7 +63,7 @@ TEMPLATES = {
 
 
 def page_of(name: str, rng: Random) -> tuple[str, str]:
-    """A page's HTML and the name that the address of its lead image has in it."""
+    """Return a page's HTML, and the name that the address of its lead image contains."""
     key, other, third = (f"{rng.choice(('kite', 'tower', 'market', 'harbour'))}-{rng.randrange(10**5)}q" for _ in "abc")
     alt = f"A {rng.choice(('red', 'blue', 'old'))} {key.partition('-')[0]} near the {rng.choice(('sea', 'river', 'wall'))}"
     about = {
@@ -81,7 +82,8 @@ def page_of(name: str, rng: Random) -> tuple[str, str]:
 
 
 def figures(pages: int) -> dict[str, dict[str, float]]:
-    """Precision and recall by template, in percent, of the lead image with a text that breaks no rule."""
+    """Return the precision and recall of the lead image by template, in percent. An image counts as found if it breaks
+    no rule."""
     settings, words, table = MiningSettings(), Vocabularies.of(None, None), dict[str, dict[str, float]]()
     for name in TEMPLATES:
         right = wrong = 0

@@ -1,4 +1,5 @@
-"""docs/papers.md from the ledger: every row of every table of the papers, what makes it, and ours where measured."""
+"""Make docs/papers.md from the ledger, which lists every row of every table of the papers. A row has the recipe that
+makes it, and our score if measured."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from experiments.tables import Path, at_chance, leaves, markdown, shown
 
 @dataclass(frozen=True)
 class Ours:
-    """Figures of a result file: `scores` of the leaf at `path`, by the name that they have there."""
+    """Figures of a result file: the named `scores` below `path`. `about` is the title of their link."""
 
     about: str
     file: str
@@ -63,7 +64,7 @@ def _rewarded(system: str) -> Ours:
     return Ours("captions, SCST", f"scst_{system.replace('-', '_')}", ("self-critical",), CAPTIONS)
 
 
-# By the id of a row: what was measured of the same make at the small size, on Storybook's test scenes.
+# By the id of a ledger's row: our scores with the same configuration at small size, on Storybook's test scenes.
 MEASURED: Mapping[str, tuple[Ours, ...]] = {
     "unified-vlp/table-2/unified-vlp": (_captions("unified-vlp"), _answers("unified-vlp")),
     "unified-vlp/table-3/unified-vlp": (_rewarded("unified-vlp"),),
@@ -88,35 +89,38 @@ MEASURED: Mapping[str, tuple[Ours, ...]] = {
 
 HEAD = """# The papers' tables
 
-Made by `make docs` from `systems/NAME/paper.toml` and the committed results. A guard (`tests/guards/test_papers.py`)
-holds the numbers against those of the papers' texts and builds every command. {count} rows: {own} of the five systems,
-{other} another system's; {measured} have figures of ours.
+Made by `make docs` from `systems/NAME/paper.toml` and the committed results. A test (`tests/guards/test_papers.py`)
+compares the numbers with the papers' texts and checks every command. Of {count} rows, {own} belong to the five systems
+and {other} to other systems. {measured} rows have a score of ours.
 
-**What ties this to the published scores:** outputs equal those of the authors' code on its weights' layout
-(Unified VLP, VL-BERT, TDEN: `tests/parity`), and every number below is checked against the paper's text. No published
-score has been reproduced, as neither the data nor the weights can be had here. For who has them, the commands stand
-below each table, and [official checkpoints](official-checkpoints.md) lists those that score released weights.
+**Relation to the published scores.** Outputs equal those of the authors' code, with weights in its layout (Unified VLP,
+VL-BERT, TDEN: `tests/parity`). No published score has been reproduced, because neither the data nor the weights are
+available here. If you have them, run the commands below each table. [Official checkpoints](official-checkpoints.md)
+lists the commands that score released weights.
 
-**Ours** is never the paper's experiment: it is the small size on Storybook's drawn test scenes, trained as
-[results](results.md) states, and shows whether the parts work together; † is at chance. At the papers' size and on
-their data nothing has been trained here. What the tables' differences claim is tested apart, by [small
-models](claims.md).
+**The column "ours"** is never the paper's experiment. It has scores of small models on drawn test scenes, trained as
+[results](results.md) states. They show whether the parts work together; † marks chance. Nothing has been trained here
+at the papers' size and on their data. [Small models](claims.md) test the papers' claims about differences.
 
-In the commands, names in capitals are yours. Stores (`diptych data`, `diptych extract`: [public sets](public-sets.md)):
-CC, SBU, LAIT, COCO, COCO2014 (the server's pictures), FLICKR30K, VQA, VCR and REFCOCO+, each with the regions that end
-its name: every paper lists its own (`COCO-X101`), as papers extract the same pictures differently. Files:
-BERT and UNILM weights with their vocabulary VOCAB; SENTENCES, a
-text file. `diptych recipes --system xgpt --table 2` prints a table in the terminal.
+In the commands, names in capitals are yours:
+
+- Stores, made by `diptych data` and `diptych extract` ([public sets](public-sets.md)): CC, SBU, LAIT, COCO, COCO2014
+  (the images of the test server), FLICKR30K, VQA, VCR and REFCOCO+. A name may end with the kind of its regions, such
+  as `COCO-X101`, because papers extract the same images with different detectors. Each paper lists its stores.
+- Files: the weights BERT and UNILM with their vocabulary VOCAB, and the text file SENTENCES.
+
+`diptych recipes --system xgpt --table 2` prints a table in the terminal.
 """
 
 
 def page(found: Mapping[str, Any], of: tuple[Paper, ...] | None = None) -> str:
-    """`found`: result files by name; `of`: papers other than those of all systems."""
+    """Return docs/papers.md. `found` has the saved results by name. `of` lists the papers to show (default: those of
+    all systems)."""
     shown = papers() if of is None else of
     rows = list(ledger_rows(shown))
     own = sum(entry.row.system is not None for entry in rows)
     if lost := MEASURED.keys() - {entry.id for entry in rows}:
-        raise ValueError(f"no row {min(lost)}; MEASURED names rows of the ledger")
+        raise ValueError(f"the ledger has no row {min(lost)}; correct its id in MEASURED (experiments/papers.py)")
     head = HEAD.format(count=len(rows), own=own, other=len(rows) - own, measured=len(MEASURED))
     return "\n".join([head, *(line for paper in shown for line in _paper(paper, found))])
 
@@ -159,7 +163,7 @@ def _table(paper: Paper, table: PaperTable, found: Mapping[str, Any]) -> Iterato
 def _commands(rows: list[LedgerRow]) -> Iterator[str]:
     if not any(entry.row.commands for entry in rows):
         return
-    yield from ("<details><summary>What to type</summary>", "", "```sh")
+    yield from ("<details><summary>Commands</summary>", "", "```sh")
     for entry in rows:
         if entry.row.commands:
             yield from (f"# {entry.row.name}", *entry.row.commands)
@@ -168,7 +172,7 @@ def _commands(rows: list[LedgerRow]) -> Iterator[str]:
 
 def _made_by(entry: LedgerRow) -> str:
     if entry.row.system is None:
-        return "another system's" + (", ours below" if entry.row.commands else "")
+        return "another system" + (", command below" if entry.row.commands else "")
     return ", ".join(f"`{recipe}`" for recipe in entry.row.recipes) or "see below"
 
 

@@ -1,10 +1,10 @@
-"""The recipes for photographs of one's own, run to their end: what they reach, and how long they take.
+"""Run the recipes for your own photographs completely, to measure their scores and how long they take.
 
     uv run python -m experiments.photographs --data world-store --out runs/out/photographs --keep
 
-They learn from drawn scenes made as hard (`experiments.hard_world`). Each system pre-trains and learns its task as
-docs/photographs.md shows, on one thread, until its patience ends or its steps are over, TDEN for a third of its steps.
-Val chooses the weights, test is scored once. The same command resumes where it was stopped.
+The data are drawn scenes made as hard as photographs (`experiments.hard_world`). Each system pre-trains and fine-tunes
+as docs/photographs.md shows, on one thread. Training stops early if validation does not improve. TDEN has a third of
+its recipe's steps. Val selects the weights, and test is scored once. If the command is stopped, repeat it to resume.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from experiments.hard_world import STORE, HardWorld
 
 ROW = "row.json"
 CHAINS = {"unified-vlp": "caption", "tden": "retrieval"}
-SHORTER = {"tden": ["training.steps=2000"]}  # of 6,000: its two passes would take an hour and a quarter
+SHORTER = {"tden": ["training.steps=2000"]}  # instead of 6,000, which would take 75 minutes
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Photographs(HardWorld):
 
 
 def learn(plan: Photographs, system: str) -> dict[str, Any]:
-    """Pre-trained, taught and scored; called in a process of its own. What has a row is not done again."""
+    """Pre-train, fine-tune and score one system; return its results. A system with results is not trained again. Called
+    in a process of its own."""
     folder, store = Path(plan.out) / system, Store(Path(plan.out) / STORE)
     if not (folder / ROW).exists():
         torch.set_num_threads(1)
@@ -93,5 +94,5 @@ def main() -> None:
     print(save("photographs", command, figures) if given.keep else json.dumps(figures, indent=1))
 
 
-if __name__ == "__main__":  # by its name: other processes cannot import __main__
+if __name__ == "__main__":  # imported by name: other processes cannot import __main__
     import_module("experiments.photographs").main()

@@ -1,6 +1,8 @@
-"""Which learning rate each arm of the demo takes: the best on val, test never looked at.
+"""Find the learning rate of each arm of the demo: the best score on val; test is not scored.
 
-uv run python -m experiments.rates DEMO_FOLDER SCRATCH_FOLDER [LABELS]
+    uv run python -m experiments.rates DEMO_FOLDER SCRATCH_FOLDER [LABELS]
+
+Writes experiments/results/rates_LABELS.json.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from diptych.runs.distributed import workers
 from experiments.figures import save
 
 RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
-SEED = 100  # no seed of the demo or of its thorough form
+SEED = 100  # a seed that neither the demo nor experiments.thorough uses
 
 
 def compare_rates(demo: Path, out: Path, labels: int) -> None:
@@ -56,11 +58,11 @@ def _val(cell: Cell) -> tuple[float, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("demo", type=Path, help="a finished `diptych demo`")
-    parser.add_argument("out", type=Path, help="keeps the runs; the same command resumes where it stopped")
+    parser.add_argument("out", type=Path, help="folder for the runs; repeat the command to resume")
     parser.add_argument("labels", type=int, nargs="?", default=100, help="labelled scenes (default: 100)")
     given = parser.parse_args()
     compare_rates(given.demo, given.out, given.labels)
 
 
-if __name__ == "__main__":  # by its name: other processes cannot import __main__
+if __name__ == "__main__":  # imported by name: other processes cannot import __main__
     import_module("experiments.rates").main()

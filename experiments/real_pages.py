@@ -1,9 +1,10 @@
-"""What the rules of pages find on saved pages of others: lead images, languages, texts, and pages a second.
+"""Measure what the mining rules find on saved pages of the web: lead images, languages, texts, and pages per second.
 
-Each folder holds pages, their addresses (addresses.tsv: file TAB address) and, for the figures of languages, what
-another library or a reader states of them (languages.tsv: file TAB language). No page is part of the repository. A
-page's own og:image is the truth of its lead image, where an <img> shows it too: the rules read it, so the figures say
-whether they find it among the images, by the experiment's comparison of file names and not by that of the rules.
+Each folder has pages and their addresses (addresses.tsv: file TAB address). For the figures of languages it also has
+labels made by another library or by a reader (languages.tsv: file TAB language). No page is part of the repository. The
+right lead image is the page's own og:image, if an <img> shows it too. The rules read og:image themselves. So the
+figures only show whether they find this image among the others. File names are compared by the code of this experiment,
+not by the rules.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _OFF = ("dominant", "opt_out", "language", "address")
 
 
 def stem(address: str) -> str:
-    """The file's name without ending and size, which the resized copies of an image share; the path if it is short."""
+    """Return a file's name without its ending and size, so that resized copies have the same name. Return the path if
+    the name is short."""
     path = urlsplit(address).path
     if "url=" in address:
         path = urlsplit(unquote(address.partition("url=")[2].partition("&")[0])).path
@@ -38,7 +40,8 @@ def stem(address: str) -> str:
 
 
 def leading(html: str, page: Page) -> str | None:
-    """`right`, `other` or `none`; None if the page has no og:image that one of its <img>s shows."""
+    """Return `right` if the rules chose the page's og:image, `other` for another image, and `none` for no image. Return
+    None if the page is dropped, or if no <img> shows its og:image."""
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(html)
@@ -59,7 +62,7 @@ def leading(html: str, page: Page) -> str | None:
 
 
 def read(folders: list[Path], settings: MiningSettings) -> list[tuple[str, Page, str]]:
-    """Each page with its HTML and the language that others say it has (empty without languages.tsv)."""
+    """Return each page with its HTML and its language label (empty without languages.tsv)."""
     pages = []
     for folder in folders:
         languages = folder / "languages.tsv"
@@ -74,7 +77,7 @@ def read(folders: list[Path], settings: MiningSettings) -> list[tuple[str, Page,
 
 
 def speed(htmls: list[str], addresses: list[str], rounds: int = 3) -> dict[str, float]:
-    """Pages a CPU second against those of the parser alone."""
+    """Return the pages read per CPU second, and this rate as a share of the HTML parser's."""
     from selectolax.lexbor import LexborHTMLParser
 
     bodies, words, settings = [html.encode() for html in htmls], Vocabularies.of(None, None), MiningSettings()
@@ -128,8 +131,8 @@ def figures(pages: list[tuple[str, Page, str]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, nargs="+", default=[], help="Folders that rules were set on.")
-    parser.add_argument("--held", type=Path, nargs="+", default=[], help="Folders that were read once, at the end.")
+    parser.add_argument("--work", type=Path, nargs="+", default=[], help="Folders that the rules were tuned on.")
+    parser.add_argument("--held", type=Path, nargs="+", default=[], help="Held-out folders.")
     parser.add_argument("--sample", type=int, default=0, help="Print this many pairs to judge, and save nothing.")
     parser.add_argument("--faults", action="store_true", help="Print pages without the right lead, and save nothing.")
     options = parser.parse_args()

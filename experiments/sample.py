@@ -1,8 +1,10 @@
-"""The sample model of the package: captions of drawn scenes by Unified VLP, its detector, in bf16, and three pictures.
+"""Make the sample model of the package: Unified VLP for captions of drawn scenes, its detector in bf16, and three
+images.
 
     uv run python -m experiments.sample DEMO
 
-DEMO is the folder of `diptych demo`; what it lacks for captions is made first. Writes src/diptych/runs/sample.
+DEMO is the folder of `diptych demo`. Stages that the caption model needs are run first, if they are missing. Writes
+src/diptych/runs/sample.
 """
 
 from __future__ import annotations
@@ -27,11 +29,12 @@ from diptych.runtime.configs import derive
 from diptych.vision.detectors.load import load_detector
 
 TARGET = Path(__file__).parent.parent / "src/diptych/runs/sample"
-PICTURES = 3  # the first of the test split
+PICTURES = 3  # number of images, from the start of the test split
 
 
 def train(out: Path, console: Console) -> tuple[ModelFolder, Store]:
-    """Carry out those stages of the demo that the caption model needs and that are not done yet."""
+    """Run the stages of the demo that the caption model needs and that are not done yet. Return the model and the
+    store."""
     config = DemoConfig.model_validate_json((out / DEMO).read_text()) if (out / DEMO).exists() else DemoConfig()
     store = stages.extract_world(out, config, Times(out / "stages.json", console))
     start = stages.pretrain_in_ranks(stages.pretraining_recipe(config, config.seed), store, out / "pretrain")
@@ -41,14 +44,14 @@ def train(out: Path, console: Console) -> tuple[ModelFolder, Store]:
 
 
 def round_weights(module: nn.Module) -> None:
-    """Round all weights to what bf16 holds; folders keep such weights in half the bytes."""
+    """Round all weights to bf16 values, which a model folder saves in half the bytes."""
     for tensor in module.state_dict().values():
         if tensor.is_floating_point():
             tensor.copy_(tensor.bfloat16())
 
 
 def pack(model: ModelFolder, store: Store, target: Path) -> None:
-    """Write the model with rounded weights, and pictures of the test split, to `target`."""
+    """Write the model with rounded weights, and some images of the test split, to `target`."""
     assert model.detector is not None
     assert model.recipe is not None
     detector: Any = load_detector(model.detector)
@@ -58,8 +61,8 @@ def pack(model: ModelFolder, store: Store, target: Path) -> None:
         detector.save(Path(temporary))
         weights = load_detector(Path(temporary)).contract.weights
         contract = replace(model.contract, weights=weights)
-        recipe = derive(model.recipe, init=None)  # a path of the machine that trained it
-        for picture in target.glob("*.png"):  # of an earlier sample; a model folder with other files is not replaced
+        recipe = derive(model.recipe, init=None)  # without the path on the training machine
+        for picture in target.glob("*.png"):  # images of an earlier sample, with which `save` refuses the folder
             picture.unlink()
         replace(model, contract=contract, recipe=recipe, detector=Path(temporary)).save(target)
     for index in store.split("test")[:PICTURES]:

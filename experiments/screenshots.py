@@ -1,7 +1,9 @@
-"""Make the images of README and docs from what Diptych shows in a browser.
+"""Make the screenshots in README and docs with a browser.
 
-uv run --group dev python -m experiments.screenshots http://127.0.0.1:8000 docs/serving.png
-uv run --group dev python -m experiments.screenshots demo/report.html docs/report.png
+    uv run --group dev python -m experiments.screenshots http://127.0.0.1:8000 docs/serving.png
+    uv run --group dev python -m experiments.screenshots demo/report.html docs/report.png
+
+The first argument is the address of a running service, or the report of a demo. Needs `chromium`.
 """
 
 import argparse
@@ -10,14 +12,14 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
-EXAMPLE = 0  # index of the example that is captioned
-WORD = "flower"  # word of its caption that is chosen; else the last one
-CARDS = 2  # test images of a report that are shown
-MARGIN = 10  # pixels around them
+EXAMPLE = 0  # index of the example to caption
+WORD = "flower"  # word of the caption to select; if it is missing, the last word
+CARDS = 2  # number of a report's test images to show
+MARGIN = 10  # pixels around the images
 
 
 def service(browser: Browser, address: str, out: Path) -> None:
-    """Caption an example on a service's page, and choose a word."""
+    """Caption an example on a service's page, select a word, and write the screenshot to `out`."""
     page = browser.new_page(viewport={"width": 1400, "height": 900}, reduced_motion="reduce")
     page.goto(address)
     page.locator("#examples button").nth(EXAMPLE).click()
@@ -29,7 +31,7 @@ def service(browser: Browser, address: str, out: Path) -> None:
 
 
 def report(browser: Browser, file: Path, out: Path) -> None:
-    """Show the first test images of a demo's report, with its sentence about how they were chosen."""
+    """Write a screenshot of a demo's report: the first test images, and the sentence about how they were chosen."""
     page = browser.new_page(viewport={"width": 900, "height": 1600}, color_scheme="light")
     page.goto(file.resolve().as_uri())
     section = page.locator("#pictures")
@@ -51,7 +53,7 @@ def report(browser: Browser, file: Path, out: Path) -> None:
 
 
 def main() -> None:
-    """Show a service's page, or a report where the argument is a file."""
+    """Make a screenshot of a service's page or, if the argument is a file, of a report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shown", help="Address of a service, or the report.html of a demo.")
     parser.add_argument("out", type=Path, help="PNG file to write.")

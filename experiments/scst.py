@@ -1,11 +1,11 @@
-"""Self-critical training against the cross-entropy model that it starts from, over several seeds.
+"""Compare self-critical training with the cross-entropy model that it starts from, over several seeds.
 
     uv run python -m experiments.scst --model demo/pretrain --data demo/store --out runs/out/scst
 
-For each seed a captioner is taught by cross-entropy and kept. Two arms continue from it for the same number of steps:
-one rewarded, one by cross-entropy still, as more steps alone could raise a score. All three are scored on the test
-split, once. Each arm of each seed is kept as it ends, so that the comparison resumes where it was stopped. Models of
-any system that writes can be compared so: its recipes SYSTEM/small/caption and SYSTEM/small/scst are used.
+For each seed, a captioner is trained by cross-entropy. Two arms continue from it for the same number of steps: one by
+self-critical training, one by cross-entropy, because more steps alone could raise a score. All three models are scored
+once on the test split. Each result is saved when its arm ends, so a stopped comparison resumes. Any system that
+generates captions can be compared: its recipes SYSTEM/small/caption and SYSTEM/small/scst are used.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ ROW, SAID = "row.json", "said.json"
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared, as plain values, so that other processes can do parts of it."""
+    """The settings of the comparison, as plain values that can be sent to other processes."""
 
     model: str  # a pre-trained model folder
     store: str
     out: str
     seeds: int = 3
-    taught_steps: int = 400  # of cross-entropy before the arms part
-    steps: int = 150  # of each arm after that
+    taught_steps: int = 400  # steps of cross-entropy before the arms divide
+    steps: int = 150  # further steps of each arm
     settings: tuple[str, ...] = ("training.threads=1", "training.validate_every=50", "training.checkpoint_every=50")
     taught_settings: tuple[str, ...] = ("optimizer.kind=adamw", "optimizer.lr=5e-4")
     longer_settings: tuple[str, ...] = ("optimizer.kind=adamw", "optimizer.lr=1e-4", "optimizer.schedule=constant")
@@ -72,7 +72,8 @@ class Study:
 
 
 def study(plan: Study, processes: int, done: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """Runs what has no row yet; hands back the figures."""
+    """Run the arms that have no result in `plan.out` yet, and return the figures of all. `done` is called with the
+    results of each new arm."""
     for arms in ((TAUGHT,), (REWARDED, LONGER)):
         cells = [(arm, seed) for arm in arms for seed in range(plan.seeds)]
         waiting = [cell for cell in cells if not (plan.folder(*cell) / ROW).exists()]
@@ -84,7 +85,7 @@ def study(plan: Study, processes: int, done: Callable[[dict[str, Any]], object])
 
 
 def run_arm(plan: Study, arm: str, seed: int) -> dict[str, Any]:
-    """Train and score one arm of one seed; called in a process of its own."""
+    """Train and score one arm with one seed; return its row of results. Called in a process of its own."""
     torch.set_num_threads(1)
     store, out = Store(Path(plan.store)), plan.folder(arm, seed)
     start = open_model(Path(plan.model) if arm == TAUGHT else plan.folder(TAUGHT, seed))
@@ -101,7 +102,8 @@ def run_arm(plan: Study, arm: str, seed: int) -> dict[str, Any]:
 
 
 def about_captions(said: Mapping[str, str], records: Sequence[Record]) -> dict[str, float]:
-    """What scores against references do not show. Shares are in percent."""
+    """Return measures that CIDEr and BLEU do not show, such as repetitions and objects that are not in the image.
+    Shares are in percent."""
     there = {record.key: {thing.kind for thing in record.objects} for record in records if record.objects}
     if not there:
         raise DataError(
@@ -122,7 +124,8 @@ def about_captions(said: Mapping[str, str], records: Sequence[Record]) -> dict[s
 
 
 def figures(rows: Mapping[tuple[str, int], Mapping[str, Any]], seeds: int) -> dict[str, Any]:
-    """Each score of each arm, mean (least to most); and what each arm gains over its own start, seed against seed."""
+    """Return each arm's scores as mean, lowest and highest, and the gains of the two later arms over their starting
+    model, paired by seed."""
     told: dict[str, Any] = {arm: dict(_spread_of(rows, arm, seeds)) for arm in ARMS}
     for arm in (LONGER, REWARDED):
         for score in ("CIDEr", "BLEU-4"):
@@ -164,5 +167,5 @@ def main() -> None:
     print(save(f"scst_{system.replace('-', '_')}", command, asked | told))
 
 
-if __name__ == "__main__":  # by its name: other processes cannot import __main__
+if __name__ == "__main__":  # imported by name: other processes cannot import __main__
     import_module("experiments.scst").main()

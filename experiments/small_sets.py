@@ -1,10 +1,11 @@
-"""What images add on small sets of photographs: each system's recipe, its control, and the blind baseline.
+"""Measure what images add on small sets of photographs: a model, a control without images, and the blind baseline.
 
     uv run python -m experiments.small_sets vqa --store STORE --out OUT --name daquar --keep
 
-Every model is trained by SYSTEM/photos/TASK from random weights, on one thread. The control is trained in the same way
-on blank regions. Val chooses the weights, test is scored once. A gain is that of the model over its control on the same
-images, by a paired bootstrap. The blind baseline is fitted to the texts of train. The same command resumes.
+Each model is trained with the recipe SYSTEM/photos/TASK from random weights, on one thread. Its control is trained in
+the same way on blank regions. Val selects the weights, and test is scored once. The gain is the model's score minus the
+control's on the same images, with a paired bootstrap interval. The blind baseline is fitted to the training texts. If
+the command is stopped, repeat it to resume.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from experiments.figures import save
 from experiments.thorough import spread
 
 ROW = "row.json"
-QUERIES = 300  # captions by which all images of test are searched
+QUERIES = 300  # captions that search all test images
 Job = tuple[str, int]  # a system and a seed
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is learnt from which store, and how long."""
+    """The task, store, folder and settings of the comparison."""
 
     task: str
     store: str
@@ -47,14 +48,15 @@ class Study:
     settings: tuple[str, ...] = ()
 
     def learn(self, job: Job) -> dict[str, Any]:
-        """Scores of a model and of its control, and the paired gain. What has a row is not computed again."""
+        """Train a model and its control; return their scores and the paired gain. A job with results is not computed
+        again."""
         system, seed = job
         folder = Path(self.out) / f"{system}-{seed}"
         if not (folder / ROW).exists():
             torch.set_num_threads(1)
             control, seen = (self._trained(folder, system, seed, blank) for blank in (True, False))
             row: dict[str, Any] = {"seen": self._scores(seen), "control": self._scores(control)}
-            if self.task != "retrieval":  # whose scores are not means over images
+            if self.task != "retrieval":  # recall has no paired gain: it is not a mean over images
                 gain = compare(control, seen, self.store)
                 row["gain"] = {name: round(getattr(gain, name), 1) for name in ("value", "low", "high")}
             write_atomically(folder / ROW, json.dumps(row, indent=1).encode())
@@ -71,7 +73,7 @@ class Study:
         return open_model(run.folder / INNER)
 
     def _scores(self, model: ModelFolder) -> dict[str, Any]:
-        pairs = self.task == "retrieval" and "similarity" not in model.architecture.heads  # one by one, not by vectors
+        pairs = self.task == "retrieval" and "similarity" not in model.architecture.heads  # scores pairs, no vectors
         extent = Extent(queries=QUERIES, seed=0, asks="pictures") if pairs else None
         _, scores = score_model(model, Store(Path(self.store)), "test", extent=extent)
         return {score.name: score.to_json() for score in scores.scores}
@@ -84,9 +86,9 @@ def main() -> None:
     parser.add_argument("--out", required=True)
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--processes", type=int, default=PROCESSES, help="models at once, a thread each")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="models at once, with one thread each")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
-    parser.add_argument("--name", help="of the set, such as daquar")
+    parser.add_argument("--name", help="name of the data set, such as daquar")
     parser.add_argument("--keep", action="store_true", help="write experiments/results/NAME_TASK.json")
     given = parser.parse_args()
     study = Study(given.task, given.store, given.out, tuple(given.set))
@@ -105,7 +107,7 @@ def main() -> None:
 
 
 def _told(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Scores over the seeds, with the blind baseline; the gain of each seed with its interval."""
+    """Return the scores over the seeds with the blind baseline, and the gain of each seed with its interval."""
     first = rows[0]["seen"]
     told: dict[str, Any] = {
         f"{name}, {arm}": spread([row[arm][name]["value"] for row in rows])
@@ -116,5 +118,5 @@ def _told(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return told | {f"gain, seed {seed}": row["gain"] for seed, row in enumerate(rows) if "gain" in row}
 
 
-if __name__ == "__main__":  # by its name: other processes cannot import __main__
+if __name__ == "__main__":  # imported by name: other processes cannot import __main__
     import_module("experiments.small_sets").main()

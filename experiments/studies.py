@@ -1,4 +1,4 @@
-"""What docs/results.md shows of each study (a pivot) and of each benchmark (a line); docs/results/ has the rest."""
+"""What docs/results.md shows: a table for each study, and a line for each benchmark. docs/results/ has all figures."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ TITLES = {name: system.title for name, system in systems.SYSTEMS.items()}
 
 @dataclass(frozen=True)
 class Study:
-    """`files`: its results, by the name that each has in the table ("" of one alone). `about`: `{path}` is a figure."""
+    """A section of docs/results.md. `files` maps a name in the table to a result file (`""`: the only one)."""
 
     title: str
-    about: str
     files: Mapping[str, str]
     heads: Path
     rows: tuple[int, ...]
@@ -34,20 +33,14 @@ def _named(*names: str) -> tuple[Column, ...]:
 
 SYSTEMS = Study(
     "Five systems on all tasks that they support",
-    "Scores on Storybook's test scenes, with detected regions. Each system is pre-trained on the web scenes for "
-    "{pre-training steps} steps, then trained on each task with all 6,000 training scenes. All systems have the "
-    "same steps and learning rate, and are not tuned against each other. The validation split chose the weights, "
-    "and the test split was scored once. Figures are means of three seeds; brackets show the lowest and the "
-    "highest. R@10 is measured after fine-tuning, among 600 images or captions, with 100 queries each way (TDEN: "
-    "all).",
     {"": "systems"},
     ("system",),
     (1,),
     (
         Column(("caption", "CIDEr"), "caption, CIDEr"),
         Column(("vqa", "accuracy yes/no"), "VQA yes/no"),
-        Column(("vqa", "accuracy number"), "number"),
-        Column(("vqa", "accuracy other"), "other"),
+        Column(("vqa", "accuracy number"), "VQA number"),
+        Column(("vqa", "accuracy other"), "VQA other"),
         Column(("vcr", "Q->A"), "VCR Q→A"),
         Column(("nlvr", "accuracy"), "NLVR"),
         Column(("referring", "accuracy"), "referring"),
@@ -61,8 +54,6 @@ STUDIES: dict[str, Study] = {
     "systems": SYSTEMS,
     "thorough": Study(
         "What pre-training is worth, by labelled scenes",
-        "Unified VLP, `experiments.thorough`. Brackets show the lowest and the highest of three seeds. The arm `steps "
-        "of both phases` has one seed: it trains from scratch for the steps of pre-training and fine-tuning together.",
         {"": "thorough"},
         ("labelled", "arm"),
         (1, 2),
@@ -75,8 +66,6 @@ STUDIES: dict[str, Study] = {
     ),
     "demo": Study(
         "The demo",
-        "`diptych demo`, one seed; in brackets 95% intervals. Captions are learnt from {config / labels} labelled "
-        "scenes, questions from {config / question_labels}.",
         {"": "demo"},
         ("arm",),
         (2,),
@@ -93,18 +82,13 @@ STUDIES: dict[str, Study] = {
     ),
     "flickr8k": Study(
         "Captions of photographs (Flickr8k)",
-        "{pictures / train} training photographs are labelled; pre-training reads the {pictures / web} others. The "
-        "test split has {pictures / test}. Regions and features are those of {detector}. Brackets show the lowest "
-        "and the highest of {seeds} seeds.",
         {"": "flickr8k"},
-        ("begun",),
+        ("start",),
         (0,),
         _named("BLEU-1", "BLEU-4", "ROUGE-L", "CIDEr"),
     ),
     "scst": Study(
         "Self-critical training (SCST)",
-        "{tden / taught_steps} steps of cross-entropy, then {tden / steps} of the arm. Brackets show the lowest and "
-        "the highest of {tden / seeds} seeds.",
         {"tden": "scst_tden", "unified-vlp": "scst_unified_vlp", "xgpt": "scst_xgpt"},
         ("system", "arm"),
         (0, 1),
@@ -117,24 +101,14 @@ STUDIES: dict[str, Study] = {
     ),
     "captions_as_data": Study(
         "Captions as data (XGPT 6.1)",
-        "Retrieval, trained on {asked / pictures} images with {asked / captions} caption each, or also on {written / "
-        "new captions} captions that {written / captioner} generated. The model is {asked / retriever}, with {asked / "
-        "seeds} seeds. Brackets show 95% intervals over images.",
         {"": "captions_as_data"},
-        ("taught by",),
+        ("training captions",),
         (0,),
         _named("text retrieval R@1", "text retrieval R@10", "image retrieval R@1", "image retrieval R@10"),
+        {"people's captions alone": "human", "people's and written captions": "human and generated"},
     ),
     "mining": Study(
         "What mining is worth (ImageBERT's LAIT)",
-        "Retrieval, trained with {TDEN / asked / labelled} scenes after {TDEN / asked / steps} steps of pre-training "
-        "on a drawn web of {TDEN / asked / pages} pages. Nothing: no pre-training. Raw: every image over 300 pixels "
-        "with its first text. Fewer: only as many raw images as there are mined ones. Rules: the pairs that "
-        "`diptych mine` keeps without a scorer. Mined: the pairs that it keeps with a scorer trained on "
-        "{TDEN / asked / scorer_pictures} images. Oracle: the mined images with true captions. Mixed and raw-mixed: a "
-        "single stage, which trains on the scenes together with mined or raw images. There are {TDEN / asked / seeds} "
-        "seeds. TDEN has {TDEN / asked / queries} queries, ImageBERT {ImageBERT / asked / queries}. After this short "
-        "training, ImageBERT is at chance. Brackets show 95% intervals over images.",
         {"TDEN": "mining_tden", "ImageBERT": "mining_image_bert"},
         ("system", "pre-trained on"),
         (0, 2),
@@ -145,7 +119,6 @@ STUDIES: dict[str, Study] = {
     ),
     "end_to_end": Study(
         "VL-BERT from pixels, its network trained or frozen",
-        "Referring expressions. Brackets show the lowest and the highest of {seeds} seeds.",
         {"": "end_to_end"},
         ("network",),
         (0,),
@@ -156,18 +129,16 @@ STUDIES: dict[str, Study] = {
     ),
     "masking": Study(
         "Masked words or a query for every word",
-        "[Decision 5](decisions/0005-masked-queries.md): fine-tuned on {labelled scenes} labelled scenes.",
         {"": "masking"},
         ("pre-training",),
         (0,),
         (
             Column(("CIDEr on val, by seed",), "CIDEr on val, by seed"),
-            Column(("steps until val stopped rising",), "steps until then", best=None),
+            Column(("steps until val stopped rising",), "steps until the best score", best=None),
         ),
     ),
     "rates": Study(
         "Learning rates of the demo's arms",
-        "The best validation score (CIDEr or accuracy) with 100 labelled scenes and a seed that the demo does not use.",
         {"": "rates_100"},
         ("rate",),
         (1,),
@@ -178,20 +149,16 @@ STUDIES: dict[str, Study] = {
     ),
     "photographs": Study(
         "The recipes for photographs",
-        "The complete recipes of docs/photographs.md (TDEN: a third of the steps), on one thread. They train on drawn "
-        "scenes that are made as hard as photographs: two captions of a scene are joined, and features and classes "
-        "are noisy. There are {asked / pictures} images, {asked / test} test images and one seed; brackets show 95% "
-        "intervals.",
         {"": "photographs"},
         ("system",),
         (1,),
         (
             Column(("systems", "pre-training", "steps"), "pre-training steps", best=None),
-            Column(("systems", "pre-training", "CPU minutes"), "CPU minutes", best=None),
-            Column(("systems", "caption", "CPU minutes"), "of captions", best=None),
+            Column(("systems", "pre-training", "CPU minutes"), "pre-training, CPU minutes", best=None),
+            Column(("systems", "caption", "CPU minutes"), "caption, CPU minutes", best=None),
             Column(("systems", "caption", "CIDEr"), "CIDEr"),
             Column(("systems", "caption", "BLEU-4"), "BLEU-4"),
-            Column(("systems", "retrieval", "CPU minutes"), "of retrieval, CPU minutes", best=None),
+            Column(("systems", "retrieval", "CPU minutes"), "retrieval, CPU minutes", best=None),
             Column(("systems", "retrieval", "text retrieval R@10"), "caption R@10"),
             Column(("systems", "retrieval", "image retrieval R@10"), "image R@10"),
         ),
@@ -199,27 +166,20 @@ STUDIES: dict[str, Study] = {
     ),
     "looping": Study(
         "Captions that repeat themselves",
-        "Ways to prevent captions such as “a red shirt and a black shirt”. Unified VLP is trained on drawn scenes that "
-        "are made as hard as photographs: two captions of a scene are joined, and features and classes are noisy. It "
-        "reads {asked / pictures} images in {asked / steps} steps of {asked / batch}, with one seed. Brackets show "
-        "95% intervals on {asked / test} test images. A caption that joins two captions of one scene always repeats "
-        "some words (see the first row).",
         {"": "looping"},
-        ("learnt", "search"),
+        ("training", "search"),
         (1, 2),
         (
             Column(("arms", "CIDEr"), "CIDEr"),
             Column(("arms", "BLEU-4"), "BLEU-4"),
-            Column(("arms", "words a caption"), "words", best=None),
-            Column(("arms", "captions with three words twice"), "three words twice, %", best=None),
+            Column(("arms", "words a caption"), "words per caption", best=None),
+            Column(("arms", "captions with three words twice"), "captions that repeat a trigram, %", best=None),
             Column(("arms", "repeated bigrams"), "repeated bigrams, %", best=None),
-            Column(("arms", "different words"), "different words", best=None),
+            Column(("arms", "different words"), "distinct words", best=None),
         ),
     ),
     "faster_rcnn": Study(
         "Faster R-CNN as the detector",
-        "The detector is briefly trained. A captioner reads its regions; it is trained from scratch on "
-        "{resnet18_fpn / captions / labelled_scenes} labelled scenes.",
         {"resnet18_fpn": "faster_rcnn"},
         ("detector",),
         (0,),
@@ -231,29 +191,29 @@ STUDIES: dict[str, Study] = {
     ),
 }
 
-# file of results, path of one figure in it, what it is
+# file of results, path of a figure in it, and the text that describes the figure
 SPEED: tuple[tuple[str, Path, str], ...] = (
     ("vlp", ("BERT over ours (goal 2.6)",), "Unified VLP, pre-training step: speed relative to BERT of transformers"),
     ("vlp", ("BERT with its memory kept over ours",), "Unified VLP, memory kept: speed relative to BERT (goal 2.6)"),
     (
         "vlp",
         ("of the step, matmuls alone (goal 0.8)",),
-        "Unified VLP: share of a step that matrix products need at full rate",
+        "Unified VLP: time of a step's matrix products alone, as a share of the step",
     ),
     ("encoders", ("vl-bert", "BERT over ours (goal 2.5)"), "VL-BERT: speed relative to BERT"),
     ("encoders", ("vl-bert", "BERT with its memory kept over ours"), "VL-BERT, memory kept (goal 2.5)"),
-    ("encoders", ("vl-bert with text", "BERT over ours (goal 2.6)"), "VL-BERT, half of the batch only text"),
+    ("encoders", ("vl-bert with text", "BERT over ours (goal 2.6)"), "VL-BERT, half of the batch without images"),
     (
         "encoders",
         ("vl-bert with text", "BERT with its memory kept over ours"),
-        "VL-BERT, half only text, memory kept (goal 2.6)",
+        "VL-BERT, half of the batch without images, memory kept (goal 2.6)",
     ),
     ("encoders", ("image-bert", "BERT over ours (goal 2.5)"), "ImageBERT: speed relative to BERT"),
     ("encoders", ("image-bert", "BERT with its memory kept over ours"), "ImageBERT, memory kept (goal 2.5)"),
     (
         "tden",
         ("peer over ours, two steps (goal 2.5)",),
-        "TDEN, both passes: speed relative to its code with transformers' layers",
+        "TDEN, both passes: speed relative to the authors' code in layers of transformers",
     ),
     ("tden", ("peer with its memory kept over ours, two steps",), "TDEN, memory kept (goal 2.5)"),
     (
@@ -265,7 +225,7 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
     (
         "startup",
         ("a caption over import torch, median (goal 2.0, at most 2.5)",),
-        "`diptych caption` of one image, with its start: CPU time relative to `import torch`",
+        "`diptych caption` of one image, start included: CPU time divided by that of `import torch`",
     ),
     (
         "serve",
@@ -275,17 +235,17 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
     (
         "serve",
         ("clients", "128", "p95 ms"),
-        "`diptych serve`, 128 clients: p95 of answered requests, others get 503 (goal 10000): ms",
+        "`diptych serve`, 128 clients: p95 latency of answered requests; the others get 503 (goal 10000): ms",
     ),
     (
         "serve_hostile",
         ("share of their images a second that good clients keep (goal 0.80)",),
-        "`diptych serve`, 43 clients: share of their rate that is left during 21 attacks (goal 0.80)",
+        "`diptych serve`, 43 clients: rate with 21 hostile clients, divided by the rate without (goal 0.80)",
     ),
     (
         "serve_memory",
         ("rise after the first tenth",),
-        "`diptych serve`: growth of memory over 20,000 requests (goal 0.05)",
+        "`diptych serve`: share by which memory grows from request 2,000 to 20,000 (goal 0.05)",
     ),
     (
         "faults",
@@ -303,20 +263,20 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
     (
         "export",
         ("unified-vlp, caption, storybook-detector", "eager, fp32", "ms a picture"),
-        "The same model, not exported: ms",
+        "From an image file to its caption, the same model in fp32 without export: ms",
     ),
     ("scst_step", ("128 wide", "milliseconds_a_step"), "SCST, one step of a small model with 320 sampled captions: ms"),
     (
         "fingerprints",
         ("of an image", "640 x 480", "fingerprint_ms"),
-        "Fingerprint of a 640 x 480 image: ms",
+        "Computing the fingerprint of a 640 x 480 image: ms",
     ),
     ("cider", ("ratio", "reward"), "CIDEr-D as a reward: speed relative to pycocoevalcap"),
     ("loader", ("samples_per_second", "diptych, 2 threads"), "Loader, 2,048 values per region: samples per second"),
     (
         "feeding",
         ("samples_per_second", "training, the loader in a thread"),
-        "Training with this loader: samples per second",
+        "Pre-training of the demo with the loader in a thread: samples per second",
     ),
     ("extraction", ("pictures_per_second", "end to end, 2 processes"), "Extraction, small detector: images per second"),
     ("features", ("index", "processor_seconds"), "Opening a COCO file of 600,000 captions: CPU seconds (goal 3)"),
@@ -349,7 +309,7 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
     (
         "mine_speed",
         ("pages_of_56_kilobytes", "share_of_floor"),
-        "Mining pages of 56 kB: speed relative to the same (goal 0.35)",
+        "Mining pages of 56 kB: speed relative to only reading and parsing them (goal 0.35)",
     ),
     (
         "mine_speed",
@@ -362,24 +322,24 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
         "Fetching: speed relative to the HTTP client in a plain loop (goal 0.5)",
     ),
     ("mine_speed", ("memory", "all_mebibytes"), "Mining with two local processes: MiB (goal 600)"),
-    ("mine_speed", ("memory", "all_beside_tenth"), "Mining: memory relative to a tenth of the shards (goal 1.1)"),
+    ("mine_speed", ("memory", "all_beside_tenth"), "Mining: memory for all shards, relative to a tenth (goal 1.1)"),
     ("mine_speed", ("keep", "peak_mebibytes"), "Selecting the best of 10 million mined pairs: MiB (goal 4,096)"),
     ("mine_speed", ("keep", "cpu_seconds"), "Selecting the best of 10 million mined pairs: CPU seconds"),
     ("detector", ("training_seconds",), "Training of the small detector: seconds"),
     ("detector", ("mAP50",), "The small detector: mAP50"),
     ("storybook", ("scenes_per_second",), "Drawing scenes with all texts: scenes per second"),
     ("retrieval", ("pairs a second", "bf16"), "Retrieval by a small ImageBERT: pairs per second"),
-    ("two_towers", ("queries a second", "a product with all, one at a time"), "Search by vectors: queries per second"),
+    ("two_towers", ("queries a second", "a product with all, one at a time"), "Two-tower search: queries per second"),
     ("demo", ("seconds", "all stages"), "The demo, all stages: seconds"),
     (
         "demo_turns",
         ("now over before (goal 0.76, at most 0.80)",),
-        "The demo without its models for all labels: CPU time relative to commit e16f41f",
+        "The demo without its models for all labels: CPU time divided by that of commit e16f41f",
     ),
     (
         "demo_turns",
         ("below the earlier interval (goal 0)",),
-        "The same demo: number of its 24 scores below the interval of e16f41f",
+        "The demo: number of its 24 scores below their interval at commit e16f41f",
     ),
     ("demo", ("memory, MiB", "most"), "The demo: memory of all processes, MiB"),
     (
@@ -391,6 +351,6 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
 
 
 def page_of(file: str) -> str:
-    """Path of the page of a result file, below docs/."""
+    """Return the path, below docs/, of the page that shows a result file."""
     study = next((name for name, study in STUDIES.items() if file in study.files.values()), file)
     return f"results/{study}.md"

@@ -1,4 +1,4 @@
-"""Each system on each of its tasks: its score on Storybook's test scenes, in detected regions, and the blind baseline.
+"""Score each system on each of its tasks: on Storybook's test scenes, with detected regions and the blind baseline.
 
 The detector is that of `diptych demo`:
 
@@ -7,12 +7,14 @@ The detector is that of `diptych demo`:
     uv run diptych extract runs/world --out runs/store --detector demo/detector/detector
     uv run python -m experiments.systems --store runs/store --out runs/systems
 
-Every system is pre-trained on the web scenes by its small recipe. It is then fine-tuned for each task by its small
-recipe and the settings of `TASKS`, which are the same for all systems. Val, scored a few times, chooses the weights;
-test is scored once, by three seeds. The systems are not tuned against each other, so small differences between them
-mean nothing. Retrieval ranks exactly for a sample of queries, and zero-shot where pre-training has a matching loss.
-Scores are kept one by one in experiments/results/systems.json: the same command resumes where it stopped, on another
-machine too. `--split val` is for choosing settings.
+Each system is pre-trained on the web scenes with its small recipe. It is then fine-tuned for each task with its small
+recipe and the settings of `TASKS`, which are the same for all systems. Val is scored `LOOKS` times and selects the
+weights. Test is scored once for each of three seeds. No system was tuned by itself, so small differences between
+them mean nothing.
+
+Retrieval is measured on a sample of queries, each ranked against all images or captions. It is also measured zero-shot
+if pre-training has a matching loss. Each score is saved in experiments/results/systems.json at once, so the same
+command resumes where it stopped, also on another machine. `--split val` is for choosing settings.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from experiments.figures import RESULTS, save
 
 NAME = "systems"
 COMMAND = "uv run python -m experiments.systems --store runs/store --out runs/systems"
-# Of fine-tuning, on all scenes of train: steps, batch.
+# Steps and batch size of fine-tuning on all training scenes.
 TASKS: dict[str, tuple[int, int]] = {
     "caption": (400, 32),
     "vqa": (2400, 64),
@@ -44,10 +46,10 @@ TASKS: dict[str, tuple[int, int]] = {
     "nlvr": (1200, 64),
     "retrieval": (1600, 16),
 }
-PRETRAIN = (2400, 64)  # in batches of 32 questions are learnt much later afterwards (experiments/LOG.md)
-LOOKS = 8  # at val
+PRETRAIN = (2400, 64)  # steps and batch size; with batches of 32, VQA learns much later (experiments/LOG.md)
+LOOKS = 8  # validations during a training
 ZERO_SHOT = "retrieval, zero-shot"
-MATCHING = ("image-bert", "tden")  # whose pre-training teaches which text belongs to a picture
+MATCHING = ("image-bert", "tden")  # systems whose pre-training learns to match images and texts
 SHOWN = {
     "caption": ("CIDEr", "BLEU-4"),
     "vqa": ("accuracy", "accuracy yes/no", "accuracy number", "accuracy other"),
@@ -59,7 +61,7 @@ SHOWN = {
 
 
 def arms(systems: Sequence[str], tasks: Sequence[str]) -> Iterator[tuple[str, str, Arm]]:
-    """What a row is called, its system, and how it is trained."""
+    """Yield the title of each row, its system, and its arm (how the model is trained)."""
     for system in systems:
         start = Stage(f"{system}/small/pretrain", _length(*PRETRAIN))
         if system in MATCHING and "retrieval" in tasks:
@@ -77,7 +79,8 @@ def _length(steps: int, batch: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Round:
-    """One run's scores. `key`: of its recipes, so that scores of changed ones are not mixed with theirs."""
+    """The scores of one run. `key` is a hash of its recipes, so that scores of changed recipes are not mixed with
+    them."""
 
     key: str
     row: str
@@ -93,7 +96,7 @@ def committed() -> dict[str, Any]:
 
 
 def kept(rounds: Iterable[Mapping[str, Any]], place: Place) -> Iterator[Round]:
-    """Those of today's recipes."""
+    """Yield the saved scores whose recipes have not changed since."""
     today = {(row, system): arm for row, system, arm in arms(list(SYSTEMS), list(TASKS))}
     for found in (Round(**one) for one in rounds):
         arm = today.get((found.row, found.system))
@@ -102,7 +105,7 @@ def kept(rounds: Iterable[Mapping[str, Any]], place: Place) -> Iterator[Round]:
 
 
 def table(rounds: Iterable[Round]) -> dict[str, Any]:
-    """By row, system and score, over the seeds."""
+    """Return the scores over the seeds as {row: {system: {score: figure}}}."""
     cells: dict[tuple[str, str], list[Round]] = {}
     for one in rounds:
         cells.setdefault((one.row, one.system), []).append(one)
@@ -114,7 +117,7 @@ def table(rounds: Iterable[Round]) -> dict[str, Any]:
 
 
 def over_seeds(found: Sequence[Figure]) -> Figure:
-    """The mean, the least and the most; of one seed its own interval."""
+    """Return the mean, the lowest and the highest value. A single value keeps its own interval."""
     values = [figure["value"] for figure in found]
     if len(values) == 1:
         return found[0]
@@ -129,8 +132,8 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS))
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--processes", type=int, default=PROCESSES, help="runs at once, a thread each")
-    parser.add_argument("--split", default="test", help="scored split; figures of any other are printed alone")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="runs at once, with one thread each")
+    parser.add_argument("--split", default="test", help="split to score; only scores of test are saved")
     given = parser.parse_args()
     place = Place((("detected", str(given.store)),), str(given.out))
     rounds = list(kept(committed()["rounds"], place)) if given.split == "test" else []

@@ -1,4 +1,4 @@
-"""Results as tables of Markdown: all of a file, or a pivot of it with the best in bold and what is at chance marked."""
+"""Write results as Markdown tables: all figures of a file, or a pivot table with the best scores in bold."""
 
 from __future__ import annotations
 
@@ -10,26 +10,30 @@ from typing import Any, Literal
 from experiments.figures import is_figure
 
 AT_CHANCE = "†"
-NEAR = 2.0  # points above the blind baseline that count as no difference where no interval is known
-SINGLE = "rounds"  # the single measurements stay in the file
+NEAR = 2.0  # points above the blind baseline: a lower score without an interval is at chance
+SINGLE = "rounds"  # a result's single measurements, which pages leave out
 Path = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Column:
-    path: Path  # of the leaf, without the parts that name the row
+    path: Path  # path of a figure, without the parts that name the row
     title: str
     best: Literal["max", "min"] | None = "max"
 
 
 @dataclass(frozen=True)
 class Pivot:
-    """`rows`: which parts of a leaf's path name its row; the last names what is compared, best in bold."""
+    """A table of chosen figures. A figure has a path, such as ("vqa", "tden", "accuracy").
+
+    `rows` has the positions in this path that name the table's row, such as (1,), and `heads` has their titles. Rows
+    that differ only in the last position are compared: the best score is bold.
+    """
 
     heads: Path
     rows: tuple[int, ...]
     columns: tuple[Column, ...]
-    names: Mapping[str, str]  # how parts of a path are shown, and the order of the rows that begin with them
+    names: Mapping[str, str]  # part of a path -> its title; rows have this order
 
     def table(self, figures: Mapping[str, Any]) -> list[str]:
         cells = self._cells(figures)
@@ -44,7 +48,7 @@ class Pivot:
             if rest in wanted:
                 cells.setdefault(tuple(path[at] for at in self.rows), {})[rest] = leaf
         if empty := wanted - {path for cell in cells.values() for path in cell}:
-            raise ValueError(f"no figure at {' / '.join(min(empty))}; give the column the path that the results have")
+            raise ValueError(f"no figure at {' / '.join(min(empty))}; correct the column's path in the study")
         order = list(self.names)
         return dict(sorted(cells.items(), key=lambda cell: [order.index(p) if p in order else -1 for p in cell[0][:1]]))
 
@@ -60,7 +64,8 @@ class Pivot:
                 yield shown(leaf, bold=_ranked(row) and _is_best(leaf, rivals, column.best))
 
     def _held(self, cells: Mapping[Path, Mapping[Path, Any]]) -> Iterator[tuple[str, list[str]]]:
-        """What the scores are held against, where it is one number for the whole column."""
+        """Yield a row for the blind baseline and one for the ceiling. A cell is "–" unless all scores of its column
+        have the same value."""
         for name in ("blind", "ceiling"):
             every = [
                 {cell[c.path][name] for cell in cells.values() if name in _fields(cell.get(c.path))}
@@ -88,7 +93,8 @@ def _rank(leaf: Any) -> float:
 
 
 def at_chance(leaf: Any) -> bool:
-    """Its interval reaches the blind baseline; or, without one, it is less than `NEAR` points above it."""
+    """Return whether a score's interval reaches the blind baseline. Without an interval: whether the score is less than
+    `NEAR` points above the baseline."""
     if "blind" not in _fields(leaf):
         return False
     if "low" in leaf and "seeds" not in leaf:
@@ -106,7 +112,7 @@ def leaves(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def shown(leaf: Any, bold: bool = False) -> str:
-    """A leaf in a cell: `**12.3** (11.0 to 13.4)`."""
+    """Format a figure for a cell, such as `**12.3** (11.0 to 13.4)`."""
     value, marked = leaf["value"] if is_figure(leaf) else leaf, "**" if bold else ""
     spread = "low" in _fields(leaf) and leaf.get("seeds") != 1
     between = f" ({number(leaf['low'])} to {number(leaf['high'])})" if spread else ""
@@ -133,7 +139,8 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def whole(node: Mapping[str, Any], level: int) -> list[str]:
-    """Every figure: numbers as a list, parts alike as one table, and a heading where it goes deeper."""
+    """Return all figures as lines of Markdown: numbers as a list, similar parts as one table, deeper parts below
+    headings."""
     plain = {key: value for key, value in node.items() if key != SINGLE and not _branches(value)}
     parts = {key: value for key, value in node.items() if key != SINGLE and _branches(value)}
     flat = {key: part for key, part in parts.items() if not any(map(_branches, part.values()))}
@@ -156,7 +163,7 @@ def _list(name: str, part: Mapping[str, Any]) -> list[str]:
 
 
 def _alike(parts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Mapping[str, Any]]]:
-    """Those that share half of their figures' names are rows of one table."""
+    """Group the parts that share at least half of their figures' names. Each group is shown as one table."""
     groups = list[dict[str, Mapping[str, Any]]]()
     for name, part in parts.items():
         for group in groups:
@@ -173,7 +180,7 @@ def _branches(value: Any) -> bool:
 
 
 def in_full(leaf: Any) -> str:
-    """With all that it is held against: `12.3 (11.0 to 13.4; blind 3.1, ceiling 40.2)`."""
+    """Format a figure with its interval and baselines, such as `12.3 (11.0 to 13.4; blind 3.1, ceiling 40.2)`."""
     if not is_figure(leaf):
         return number(leaf)
     known = [f"{number(leaf['low'])} to {number(leaf['high'])}"] if "low" in leaf else []

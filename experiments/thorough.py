@@ -1,9 +1,10 @@
-"""The gain of pre-training by number of labelled scenes, over several seeds (3 CPU-hours).
+"""Measure the gain of pre-training by the number of labelled scenes, over several seeds (3 CPU-hours).
 
     uv run python -m experiments.thorough DIR [--fast]; uv run python -m experiments.demo DIR
 
-Cells are saved one by one, so a stopped comparison resumes. There are three arms: from scratch and pre-trained, both
-with early stopping on val, and from scratch for the steps of both phases together.
+There are three arms. The first trains from scratch and the second from pre-trained weights, both with early stopping on
+val. The third trains from scratch for the steps of pre-training and fine-tuning together. A cell is one training: a
+task, an arm, a number of scenes and a seed. Each cell is saved when it ends, so a stopped comparison resumes.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ SCORES = {task: find_task(task).scoring.shown[:2] for task in TASKS}
 
 
 class ThoroughConfig(BaseModel):
-    """Size of the comparison. Each seed samples its labelled scenes and takes the next of the pre-trainings."""
+    """The size of the comparison. Each seed samples its own labelled scenes, and the seeds use the pre-trained models
+    in turn."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,7 +57,7 @@ class ThoroughConfig(BaseModel):
     labels: tuple[PositiveInt, ...] = (100, 300, 1000)
     seeds: PositiveInt = 3
     pretrainings: PositiveInt = 2
-    longer_seeds: PositiveInt = 1  # of the arm with the steps of both phases, which costs as much as all others
+    longer_seeds: PositiveInt = 1  # seeds of the third arm, which costs as much as all others
 
     @classmethod
     def of(cls, demo: DemoConfig) -> ThoroughConfig:
@@ -64,7 +66,7 @@ class ThoroughConfig(BaseModel):
 
 
 def thorough(out: Path, config: ThoroughConfig, console: Console) -> dict[str, Any]:
-    """Run every cell that has no row yet; return the contents of `out/thorough.json`."""
+    """Run every cell (one training) that has no row yet; return the contents of `out/thorough.json`."""
     times = Times(out / "stages.json", console)
     store = extract_world(out, config.demo, times)
     with times.stage("pre-train"):
@@ -95,7 +97,7 @@ def thorough(out: Path, config: ThoroughConfig, console: Console) -> dict[str, A
 
 
 def _cells(config: ThoroughConfig, store: Store, pretrained: Sequence[Path], out: Path) -> Iterator[Cell]:
-    """Yield the cells seed by seed, the longest first, so that no long one runs alone at the end."""
+    """Yield the cells seed by seed. The longest come first, so that none runs alone at the end."""
     places = str(store.folder), str(out / "arms")
     for seed in range(config.seeds):
         for labels in sorted(config.labels, reverse=True):
@@ -107,7 +109,8 @@ def _cells(config: ThoroughConfig, store: Store, pretrained: Sequence[Path], out
 
 
 def longer_cells(cells: Sequence[Cell], rows: Sequence[ComparisonRow], config: ThoroughConfig) -> Iterator[Cell]:
-    """Yield cells from scratch with the steps of pre-training and fine-tuning together, and a rate that decays to 0."""
+    """Yield cells from scratch with the steps of pre-training and fine-tuning together. Their learning rate decays to
+    0."""
     for cell, row in zip(cells, rows, strict=True):
         if cell.arm == PRETRAINED and cell.seed < config.longer_seeds:
             steps = config.demo.pretrain_steps + row.steps
@@ -146,7 +149,8 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def _bounds(store: Store, cells: Sequence[Cell]) -> dict[str, dict[str, dict[str, float | None]]]:
-    """Return baseline and ceiling of each score on test; the baseline is fitted to all labelled scenes."""
+    """Return the blind baseline and the ceiling of each score on test. The baseline is fitted to all labelled
+    scenes."""
     test, training = [store.record(index) for index in store.split("test")], list(iterate(store, "train"))
     predicted_by = {cell.task: find_task(cell.task).by_key(read_predictions(cell)) for cell in cells}
     return {

@@ -1,1 +1,1 @@
-"""The papers' claims, each as a difference between small models that are trained here (docs/claims.md)."""
+"""The papers' claims. Each is tested as a difference between small models that are trained here (docs/claims.md)."""

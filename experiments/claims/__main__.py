@@ -1,4 +1,4 @@
-"""Test the papers' claims by training the arms of each (docs/claims.md).
+"""Train and score the models that test the papers' claims (docs/claims.md).
 
 The detector is that of `diptych demo`:
 
@@ -7,17 +7,17 @@ The detector is that of `diptych demo`:
     uv run diptych extract runs/world --out runs/store --detector demo/detector/detector
     uv run python -m experiments.claims --store runs/store --out runs/claims
 
-`--list` lists the claims, their arms, and what is left to run. Arms that several claims share are trained once. Every
-score is kept in experiments/results/claims.json, under the key of its recipes and the detector whose features it read.
-So the same command resumes where it stopped, on another machine too. Arms are compared only if one detector made the
-features of both. One claim needs a store of its own: the same detector's features of the true boxes. Pass it as
---store true=runs/true too:
+`--list` prints the claims, their arms, and what is left to run. Arms that several claims share are trained once. Every
+score is kept in experiments/results/claims.json, under a hash of the arm's recipes and of the detector that made the
+features. So the same command resumes where it stopped, also on another machine. Two arms are compared only if the same
+detector made their features. One claim, about true boxes, needs a second store: the same detector's features of the
+true boxes. Make this store as follows, and add `--store true=runs/true` to the command:
 
     uv run python -m experiments.claims.true_boxes runs/world demo/detector/detector runs/true
 
-`--scale real` trains the papers' own recipes on your stores (splits web, train, val and test). Training starts from the
-weights that the papers name (a folder of weights and their vocab.txt, or a name on the hub). The scores are kept in
-OUT/claims.json:
+`--scale real` trains the papers' own recipes on your stores (splits web, train, val and test). `--init` gives the
+initial weights that a paper names: a folder with weights and vocab.txt, or the id of a model on the Hugging Face hub.
+The scores are kept in OUT/claims.json:
 
     uv run python -m experiments.claims --scale real --store pairs --out runs/real --text books.txt \\
         --init "BERT base=bert-base-uncased" --init UniLM=unilm
@@ -53,14 +53,15 @@ from experiments.figures import RESULTS
 
 NAME = "claims"
 COMMAND = "uv run python -m experiments.claims --store runs/store --store true=runs/true --out runs/claims"
-FEATURES = 12  # letters of the detector's hash
-SCENES, OTHER_WORLD = 10_000, 1  # of text alone: as many captions as pairs, of another seed than any store's
-Kept = dict[str, dict[str, Any]]  # rows, by the name of an arm with its seed, and by whose features it read
-Round = tuple[int, str]  # a seed, and whose features
+FEATURES = 12  # hexadecimal digits of a detector's hash
+SCENES, OTHER_WORLD = 10_000, 1  # text-only scenes: as many as pre-training pairs; a seed that no store has
+Kept = dict[str, dict[str, Any]]  # rows by arm and seed (`_name`), then by detector
+Round = tuple[int, str]  # a seed and a detector
 
 
 def waiting(claims: Iterable[Claim], seeds: int, place: Place, kept: Kept) -> list[tuple[Arm, int]]:
-    """Every arm and seed that a claim lacks, of all claims one seed before any has two, those alike apart."""
+    """Return the pairs (arm, seed) that a claim needs and that have no score yet. All arms of one seed come before the
+    next seed. Arms with the same first training are spread out, so that they do not wait for each other."""
     there = {name for name, _ in place.stores}
     jobs: list[tuple[Arm, int]] = []
     for seed in range(seeds):
@@ -77,7 +78,7 @@ def waiting(claims: Iterable[Claim], seeds: int, place: Place, kept: Kept) -> li
 
 
 def judge(claim: Claim, place: Place, kept: Kept) -> dict[str, Any]:
-    """The difference over the seeds of which all arms are scored, the mean score of each, and the verdict."""
+    """Return the claim's difference, verdict and mean scores, over the seeds for which all its arms have a score."""
     terms = terms_of(claim, place, kept)
     shared = list(paired(terms).values())
     if not shared:
@@ -89,7 +90,7 @@ def judge(claim: Claim, place: Place, kept: Kept) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Term:
-    """What an arm came to: its score by seed and features, and what one who sees no picture would."""
+    """One term of a claim: its weight, the arm's scores by seed and detector, and the blind baseline."""
 
     weight: float
     by_round: dict[Round, float]
@@ -97,7 +98,7 @@ class Term:
 
 
 def paired(terms: Sequence[Term]) -> dict[int, Round]:
-    """By seed, where all have been scored on the same features."""
+    """Return, by seed, a pair (seed, detector) for which all terms have a score."""
     return {seed: (seed, whose) for seed, whose in sorted(set.intersection(*(set(term.by_round) for term in terms)))}
 
 
@@ -114,7 +115,7 @@ def _scored(weight: float, arm: Arm, claim: Claim, place: Place, kept: Kept) -> 
 
 
 def _of_study(claim: Claim) -> Iterator[Term]:
-    """From its committed results."""
+    """Yield the terms of a claim that another study tests, from the committed results of that study."""
     rounds = _read(RESULTS / f"{claim.study}.json")["figures"]["rounds"]
     for weight, name, score in claim.rounds:
         yield Term(weight, {(row["seed"], ""): row[score] for row in rounds if row["arm"] == name})
@@ -131,7 +132,8 @@ def _to_json(found: Difference) -> dict[str, Any]:
 
 
 def run(claims: Sequence[Claim], seeds: int, place: Place, figures: dict[str, Any], processes: int) -> None:
-    """Trains what is wanting, and keeps every score at once: of the small recipes with this repository's results."""
+    """Train and score the missing arms. Each score is saved at once: in experiments/results, or with `--scale real` in
+    OUT."""
     kept = figures.setdefault("arms", {})
     jobs = waiting(claims, seeds, place, kept)
     _keep(figures, place)
@@ -165,7 +167,7 @@ def _short(scores: dict[str, float]) -> str:
 
 
 def _draw_text(file: Path) -> None:
-    """Captions of scenes that no store has: what is read without pictures."""
+    """If `file` is missing, write captions of scenes that no store has, for text-only training."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         lines = [caption for index in range(SCENES) for caption in record(scene(OTHER_WORLD, "web", index)).captions]
@@ -179,7 +181,7 @@ def _places(named: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _begun(named: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What each name of `--init` sets; its weights know one vocabulary."""
+    """Yield each name of `--init` with the settings that load its weights and vocabulary."""
     for one in named:
         name, _, source = one.partition("=")
         begins = [f"init={source}"]
@@ -189,14 +191,14 @@ def _begun(named: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
             raise SystemExit(str(error)) from error
         if not words:
             raise SystemExit(
-                f"--init {one}: {source or 'nothing'} has no vocab.txt next to its weights; pass NAME=FOLDER, in which "
-                "model.safetensors or pytorch_model.bin and vocab.txt lie, or NAME=ID of such a model on the hub"
+                f"--init {one}: {source or 'nothing'} has no vocab.txt next to its weights; pass NAME=FOLDER (with "
+                "model.safetensors or pytorch_model.bin, and vocab.txt) or NAME=ID of such a model on the hub"
             )
         yield name, (*begins, *words)
 
 
 def _whose(store: str) -> str:
-    """The detector of a store's features."""
+    """Return an identifier of the detector that made a store's features: the start of its weights' hash."""
     try:
         return Store(Path(store)).contract.weights[:FEATURES]
     except DiptychError as error:
@@ -221,22 +223,22 @@ def _stage(one: Stage) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--store", action="append", default=[], help="a store, or NAME=STORE; several times")
-    parser.add_argument("--out", type=Path, default=Path("runs/claims"), help="keeps the runs")
+    parser.add_argument("--store", action="append", default=[], help="a store, or NAME=STORE; may be repeated")
+    parser.add_argument("--out", type=Path, default=Path("runs/claims"), help="folder for the runs")
     parser.add_argument("--claims", default="*", help="pattern of ids, such as 'tden-*' (default: all)")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--processes", type=int, default=PROCESSES, help="arms at once, a thread each")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="arms at once, with one thread each")
     parser.add_argument("--scale", choices=("small", "real"), default="small")
-    parser.add_argument("--init", action="append", default=[], help="NAME=FOLDER that real recipes begin from")
-    parser.add_argument("--text", type=Path, help="text that is read without pictures (default: drawn captions)")
-    parser.add_argument("--list", action="store_true", help="what there is and what is left, and nothing run")
+    parser.add_argument("--init", action="append", default=[], help="NAME=FOLDER: initial weights of real recipes")
+    parser.add_argument("--text", type=Path, help="file for text-only training (default: drawn captions)")
+    parser.add_argument("--list", action="store_true", help="print the claims and what is left; run nothing")
     given = parser.parse_args()
     chosen = [claim for claim in CLAIMS if fnmatch.fnmatch(claim.id, given.claims)]
     if not chosen:
-        raise SystemExit(f"no claim is called {given.claims!r}; --list names all")
+        raise SystemExit(f"no claim matches --claims {given.claims!r}; --list prints all ids")
     stores = dict(_places(given.store))
     if not given.list and "detected" not in stores:
-        raise SystemExit("Missing --store runs/store; --help shows how it is made")
+        raise SystemExit("Missing --store runs/store; --help shows how to make it")
     place = Place(
         tuple(stores.items()) or (("detected", ""),),
         str(given.out),

@@ -1,17 +1,18 @@
-"""What a claim compares: a chain of trainings and what its last model is scored on. Equal chains are trained once.
+"""The arms that a claim compares. An arm is a chain of trainings and the task that its last model is scored on.
 
-The rules, fixed before any run that counts was scored (docs/claims.md):
+Equal chains are trained once. These rules were fixed before any run that counts was scored (docs/claims.md):
 
-- Size and data: each system's small recipes on the drawn world, with 6,000 scenes of train, in the regions of the
-  demo's detector. Pre-training reads the split web (10,000 scenes, one careless caption each), fine-tuning `LABELS`
-  scenes of train, or `MORE_LABELS`, unless a claim states otherwise. No dropout anywhere: at this width it is what
-  holds learning back.
-- Budget: `SHARE` of a recipe's own steps in pre-training (ImageBERT's all: its matching is learnt after two thirds of
-  them), with batches of `PRETRAIN_BATCH`, so that rows that are compared keep the paper's proportion of work;
-  `STEPS[task]` steps of fine-tuning, chosen on val so that questions and choices leave chance (experiments/LOG.md).
-- Choice: val, looked at `LOOKS` times, chooses the weights of fine-tuning. Pre-training keeps its last weights. Test is
-  scored once, at the end.
-- Seeds: one for a whole chain; two arms are compared seed by seed.
+- Size and data: each system's small recipes, on the drawn world with 6,000 training scenes and the regions of the
+  demo's detector. Pre-training reads the split web: 10,000 scenes with one noisy caption each. Fine-tuning reads
+  `LABELS` or `MORE_LABELS` training scenes, unless a claim gives another number. There is no dropout, because it slows
+  learning at this width.
+- Steps of pre-training: `SHARE` of the recipe's own steps, with batches of `PRETRAIN_BATCH`. So the arms keep the
+  paper's proportion of steps. ImageBERT has all its steps, because it learns matching only after two thirds of them.
+- Steps of fine-tuning: `STEPS[task]`. They were chosen on val, long enough to leave chance in VQA and VCR
+  (experiments/LOG.md).
+- Choice of weights: fine-tuning is validated `LOOKS` times and keeps the best weights. Pre-training keeps its last
+  weights. Test is scored once, at the end.
+- Seeds: all trainings of a chain have the same seed. Two arms are compared seed by seed.
 """
 
 from __future__ import annotations
@@ -46,20 +47,21 @@ from diptych.tasks import find_task
 SHARE, SHARES, PRETRAIN_BATCH, LOOKS = 0.75, {"image-bert": 1.0}, 64, 5
 STEPS = {"caption": 300, "vqa": 800, "vcr": 900, "referring": 400, "nlvr": 800, "retrieval": 600}
 BATCH, BATCHES = 32, {"vqa": 64, "vcr": 64, "nlvr": 64, "retrieval": 16}
-LONGER = ("training.steps=1600", "training.validate_every=320")  # VL-BERT's questions: after 800 yes/no is at chance
-LABELS = 300  # scenes of train
-MORE_LABELS = {"vqa": "1000", "nlvr": "1000", "vcr": "null"}  # null: all 6,000; with fewer they stay at chance
+LONGER = ("training.steps=1600", "training.validate_every=320")  # VL-BERT's VQA: after 800 steps, yes/no is at chance
+LABELS = 300  # training scenes
+MORE_LABELS = {"vqa": "1000", "nlvr": "1000", "vcr": "null"}  # null: all 6,000; with 300, these tasks stay at chance
 DROPOUT = ("model.dropout=0", "model.attention_dropout=0")
 Job = TypeVar("Job")
-QUERIES = 300  # captions by which all pictures of test are searched: all claims of pairs are of image retrieval
+QUERIES = 300  # captions that search all test images, for models that score pairs (no claim is about text retrieval)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One training: a small recipe, what is changed in it, and the training whose weights it begins from.
+    """One training: a small recipe, changes to its settings, and the training whose weights it starts from (`after`).
 
-    `small` are settings of the small recipe alone, after `settings`. `real` names the paper's recipe where it is not
-    the small one without `small/`. `share`: of the steps that the rules or the paper's recipe say.
+    `settings` also apply to the paper's recipe; `small` only to the small one, after `settings`. `real` names the
+    paper's recipe, if its name differs from the small one's in more than `small/`. `share` is a factor of the usual
+    number of steps, such as 0.5 for half. `store` names the store to train on.
     """
 
     recipe: str
@@ -88,7 +90,8 @@ class Stage:
 
 @dataclass(frozen=True)
 class Arm:
-    """A chain of trainings, the task that its last model is scored on, and which score (``: the claim's)."""
+    """A chain of trainings that ends with `last`, the task that its model is scored on, and the score (empty: the
+    claim's)."""
 
     last: Stage
     task: str
@@ -101,10 +104,10 @@ class Arm:
 
 @dataclass(frozen=True)
 class Place:
-    """Stores by name, a file of text alone, and the folder of the runs.
+    """Where claims run: `stores` by name, the file `text` for text-only training, and `out`, the folder of the runs.
 
-    `real`: by the papers' own recipes, which begin from `inits`: a name, such as BERT base, and the settings that begin
-    from its weights and words. `features` names the detector of the stores' features.
+    `real` selects the papers' own recipes. `inits` has their initial weights: a name, such as "BERT base", and the
+    settings that load its weights and vocabulary. `features` identifies the detector that made the stores' features.
     """
 
     stores: tuple[tuple[str, str], ...]
@@ -119,7 +122,8 @@ class Place:
 
 
 def in_turns(jobs: Iterable[Job], chain: Callable[[Job], Hashable]) -> list[Job]:
-    """One of each chain, then a second of each: those that begin with the same training would wait for each other."""
+    """Order jobs in rounds: the first job of each chain, then the second of each. Jobs of one chain start with the same
+    training, so they would wait for each other."""
     rounds: Counter[Hashable] = Counter()
     numbered = []
     for job in jobs:
@@ -129,7 +133,8 @@ def in_turns(jobs: Iterable[Job], chain: Callable[[Job], Hashable]) -> list[Job]
 
 
 def recipe_of(stage: Stage, seed: int, place: Place) -> Recipe:
-    """The stage's recipe under the rules; at `--scale real` the paper's own, with what the stage changes alone."""
+    """Return the stage's recipe with the settings of the rules. If `place.real`, return the paper's recipe with only
+    the stage's changes."""
     if place.real:
         return _real(stage, seed, place)
     recipe = find_recipe(stage.recipe)
@@ -162,21 +167,23 @@ def _filled(settings: Iterable[str], place: Place) -> Iterator[str]:
 
 
 def key_of(stage: Stage, seed: int, place: Place) -> str:
-    """Of the resolved recipes of a chain: the same key is the same training.
+    """Return a hash of the recipes and stores of a chain; equal hashes mean the same training.
 
-    Settings at their defaults are left out, so that a setting that is newer than the run does not change its key.
+    Settings at their defaults are left out. So a setting that Diptych adds later does not change the hash of an older
+    run.
     """
     recipes: list[tuple[str, dict[str, Any]]] = []
     for one in stage.chain:
         recipe = recipe_of(one, seed, place).model_dump(mode="json", exclude_defaults=True)
         if "text" in recipe.get("data", {}):
-            recipe["data"]["text"] = True  # the path of the file does not matter
+            recipe["data"]["text"] = True  # the path does not change the training
         recipes.append((one.store, recipe))
     return hashlib.sha256(json.dumps(recipes, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def train_chain(stage: Stage, seed: int, place: Place) -> ModelFolder:
-    """Train each stage once: its folder is named by its key, and a run that was stopped resumes."""
+    """Train each stage of the chain that is not finished, and return the last model. A run's folder is named by its
+    hash (`key_of`), and a stopped run resumes."""
     start = train_chain(stage.after, seed, place) if stage.after is not None else None
     folder = Path(place.out) / key_of(stage, seed, place)
     if (folder / "done").exists():
@@ -194,7 +201,7 @@ def train_chain(stage: Stage, seed: int, place: Place) -> ModelFolder:
 
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """Arms that begin alike wait for the one that trains what they share."""
+    """Lock the folder of a run, so that arms with the same first training train it once."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".turn").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -202,14 +209,15 @@ def _turn(folder: Path) -> Iterator[None]:
 
 
 def scores_of(arm: Arm, seed: int, place: Place) -> tuple[dict[str, float], dict[str, float]]:
-    """Of the test split, by name, in points; and those of the blind, who sees no picture."""
+    """Return the scores on the test split, by name and in points, and the blind baseline of each."""
     found = measured(arm, seed, place)
     values = {name: round(score["value"], 3) for name, score in found.items()}
     return values, {name: round(score["blind"], 3) for name, score in found.items() if "blind" in score}
 
 
 def measured(arm: Arm, seed: int, place: Place, split: str = "test") -> dict[str, Any]:
-    """What `Score.to_json` keeps of each score of a split, scored once; kept next to the run."""
+    """Return each score of a split in the form of `Score.to_json`. Scores are computed once and kept in the folder of
+    the run."""
     torch.set_num_threads(1)
     kept = Path(place.out) / key_of(arm.last, seed, place) / f"{arm.task}-{split}.json"
     if not kept.exists():
@@ -223,7 +231,7 @@ def measured(arm: Arm, seed: int, place: Place, split: str = "test") -> dict[str
 
 
 def _is_fast(model: ModelFolder) -> bool:
-    """Whether it searches by vectors."""
+    """Return whether the model retrieves by vectors, not by scoring pairs."""
     return "similarity" in model.architecture.heads
 
 

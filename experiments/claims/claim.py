@@ -1,8 +1,8 @@
-"""A paper's claim that one model is better than another, by how much, and the arms here that test it.
+"""A paper's claim that one model is better than another, and the arms that test it here.
 
-A claim is a sum of weighted arms, `+1` what should be better and `-1` what it is compared with; of a gain that should
-be larger in one place than in another, four. `paper` is the paper's own difference in the same score, where it has one.
-Of some claims a study of its own has the arms: its committed results have a score by arm and seed.
+A claim is a weighted sum of the scores of arms: `+1` for the arm that should be better, `-1` for the other. A claim
+that one gain exceeds another has four arms. `paper` is the paper's own difference in the same score, if it gives one.
+Some claims use the committed results of another study instead (`study`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ IMAGE_R10 = "image retrieval R@10"
 
 @dataclass(frozen=True)
 class Claim:
-    """`terms` are weighted arms. Or `study` names committed results, and `rounds` what of them is weighed: weight,
-    arm and score."""
+    """A claim with its `terms`: pairs of a weight and an arm. Or `study` names a file of committed results, and
+    `rounds` lists the terms as (weight, arm, score)."""
 
     id: str
     system: str
@@ -38,5 +38,5 @@ def over(better: Arm, worse: Arm) -> tuple[tuple[float, Arm], ...]:
 
 
 def gain_over(gain: tuple[Arm, Arm], other: tuple[Arm, Arm]) -> tuple[tuple[float, Arm], ...]:
-    """The first gain (better, worse) compared with the second."""
+    """Return the terms of the claim that `gain` exceeds `other`. Each gain is a pair (better arm, worse arm)."""
     return (1.0, gain[0]), (-1.0, gain[1]), (-1.0, other[0]), (1.0, other[1])

@@ -6,7 +6,7 @@ from experiments.claims.arms import Arm, Stage
 from experiments.claims.claim import IMAGE_R1, IMAGE_R10, Claim, over
 
 paper, small = "ImageBERT", "image-bert/small"
-# The whole picture's feature is of one row of Table 4 alone; the small recipe has it.
+# The small recipe has the feature of the whole image, but only one row of Table 4 does.
 REGIONS_ALONE = "model.whole_region=false"
 
 
@@ -15,7 +15,7 @@ def pretrained(*settings: str, share: float = 1.0, after: Stage | None = None) -
 
 
 noisy = pretrained()
-# In the paper's proportion: as many epochs of 2M noisy pairs, of 4M clean ones, or of both.
+# Steps are in the paper's proportion: the same number of epochs of 2M noisy pairs, of 4M clean pairs, or of both.
 on_clean = ("data.split=train",)
 staged = pretrained(*on_clean, after=pretrained(share=0.5))
 clean, both = pretrained(*on_clean), pretrained("data.split=web+train", share=1.5)

@@ -1,4 +1,4 @@
-"""docs/claims.md and its plot, from experiments/results/claims.json."""
+"""Make docs/claims.md and its plot from experiments/results/claims.json."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ Flickr8k's were scored before the rules were fixed.
 Dots are our differences and lines their intervals, coloured by the verdict. Black bars are the papers' differences.
 Arrows point to values outside the plot.
 """
-ROW, LEFT, WIDTH, REACH = 16, 285, 480, 40.0  # pixels, and the points at which the plot ends
-SIZES = (0.0, 1.0, 2.0, 4.0, math.inf)  # of the papers' differences, in points: how they are summed up
+ROW, LEFT, WIDTH, REACH = 16, 285, 480, 40.0  # pixels; REACH: the largest difference shown, in points
+SIZES = (0.0, 1.0, 2.0, 4.0, math.inf)  # limits of the groups of the papers' differences, in points
 COLOURS = {
     "seen": "#0072b2",
     "reversed": "#d55e00",
@@ -83,7 +83,7 @@ COLOURS = {
 
 
 def page(figures: Mapping[str, Any]) -> str:
-    """A table a system, then what is not run and why."""
+    """Return docs/claims.md. Each system has a table with one row per claim."""
     found = figures.get("claims", {})
     counts = Counter(found.get(claim.id, {}).get("verdict", "not run") for claim in CLAIMS)
     lines = [
@@ -106,11 +106,12 @@ def page(figures: Mapping[str, Any]) -> str:
 
 
 def _by_size(found: Mapping[str, Any]) -> Iterator[str]:
-    """How many of the papers' differences of each size have their sign here, and how many each verdict."""
+    """Yield a table with one row per range of the paper's difference: how many of our differences have the same sign,
+    and the verdicts."""
     told = [(claim.paper, found.get(claim.id, {})) for claim in CLAIMS if claim.paper is not None]
     ran = [(paper, one) for paper, one in told if "value" in one]
     unseen = [one["low"] <= paper <= one["high"] for paper, one in ran if one["verdict"] == "not seen"]
-    yield f"The paper has a difference for {len(told)} of these, by its size; by chance, half have the same sign:"
+    yield f"The papers give a difference for {len(told)} claims. By chance, half of ours would have the same sign."
     yield ""
     yield "| points in the paper | claims | the same sign here | seen | reversed |"
     yield "|---|---|---|---|---|"
@@ -121,7 +122,7 @@ def _by_size(found: Mapping[str, Any]) -> Iterator[str]:
         name = f"{low:g} or more, below {high:g}" if math.isfinite(high) else f"{low:g} or more"
         yield f"| {name} | {len(kept)} | {same} | {verdicts['seen']} | {verdicts['reversed']} |"
     yield ""
-    yield f"Of the **not seen**, {sum(unseen)} intervals contain the paper's difference, {unseen.count(False)} do not."
+    yield f"Claims **not seen**: {sum(unseen)} intervals contain the paper's difference, {unseen.count(False)} do not."
 
 
 def _row(claim: Claim, kept: Mapping[str, Any]) -> str:
@@ -141,7 +142,7 @@ def _row(claim: Claim, kept: Mapping[str, Any]) -> str:
 
 
 def _signed(points: float) -> str:
-    """To a tenth; to a hundredth where the sign would be of nothing."""
+    """Format a difference with one decimal place; with two if it would round to zero."""
     return f"{points:+.1f}" if abs(points) >= 0.05 or not points else f"{points:+.2f}"
 
 
@@ -151,7 +152,8 @@ def _scores(kept: Mapping[str, Any]) -> str:
 
 
 def plot(figures: Mapping[str, Any]) -> str:
-    """An SVG: a line a claim that ran, with its interval, its difference as a dot, and the paper's as a bar."""
+    """Return an SVG. Each claim that ran has a line for its interval, a dot for its difference and a bar for the
+    paper's."""
     found = figures.get("claims", {})
     shown = [(claim, found[claim.id]) for claim in CLAIMS if "value" in found.get(claim.id, {})]
     body, y = list[str](), ROW
@@ -204,6 +206,6 @@ def _legend(y: int) -> Iterator[str]:
 
 
 def _x(points: float) -> float:
-    """The position of N points on the plot; values beyond the plot are drawn at its ends."""
+    """Return the horizontal position of a difference in points; values outside the plot are drawn at its edge."""
     inside = max(-REACH, min(REACH, 0.0 if math.isnan(points) else points))
     return LEFT + WIDTH * (inside + REACH) / (2 * REACH)

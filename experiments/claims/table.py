@@ -1,4 +1,4 @@
-"""The claims of all five papers, in the order of docs/claims.md."""
+"""All claims of the five papers, in the order of docs/claims.md."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A store of the regions at the true boxes, with the features that the drawn world's detector gives them.
+"""Make a store whose regions are the true boxes of drawn scenes, with features of the demo's detector.
 
     uv run python -m experiments.claims.true_boxes runs/world demo/detector/detector runs/true
 
-True boxes are compared with detected ones (VL-BERT, Table 4): both stores have one network's features, so that only the
-boxes differ.
+VL-BERT (Table 4) compares true boxes with detected ones. The features of both stores come from the same network, so
+only the boxes differ.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from diptych.vision.detectors.load import load_detector
 
 
 class AtTrueBoxes(StorybookDetector):
-    """Describes the boxes of a record's objects, and finds none itself."""
+    """A detector that returns features at the true boxes of a record's objects, and detects no boxes itself."""
 
     @property
     def contract(self) -> FeatureContract:
@@ -64,7 +64,7 @@ def main() -> None:
     given = parser.parse_args()
     detector = load_detector(given.detector)
     if not isinstance(detector, StorybookDetector):
-        raise SystemExit(f"{given.detector} holds another detector; wanted is the one that diptych demo trains")
+        raise SystemExit(f"{given.detector} has another kind of detector; pass demo/detector/detector of diptych demo")
     records = read_records(given.world, make_console(), None, None, 0)
     print(extract(records, AtTrueBoxes(detector.network, detector.selection), given.store).summary())
 

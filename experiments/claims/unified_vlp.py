@@ -20,16 +20,16 @@ def vqa(start: Stage | None) -> Arm:
     return Arm(Stage(f"{vlp}/small/vqa", after=start), "vqa")
 
 
-SOON = 0.2  # of fine-tuning's steps
+SOON = 0.2  # fraction of the steps of fine-tuning
 
 
 def few(start: Stage | None) -> Arm:
-    """As many pictures as Flickr30k has."""
+    """Fine-tune on as many images as Flickr30k has: 29,000, or 300 with the small recipe."""
     return _caption(start, ("data.records=29000",), ("data.records=300",))
 
 
 def many(start: Stage | None) -> Arm:
-    """All pictures, and as much work on each as where they are few."""
+    """Fine-tune on all images, for the same number of epochs as `few`."""
     return _caption(start, (), ("data.records=1000", "training.steps=1000", "training.validate_every=200"))
 
 

@@ -1,4 +1,4 @@
-"""From scores by seed to a verdict: the difference of a claim, paired by seed, with a 95% interval."""
+"""Compute the verdict on a claim from its difference in each seed, with a 95% interval of Student's distribution."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 Verdict = Literal["seen", "reversed", "too close", "not seen", "not run"]
-CLOSE = 1.0  # points: an interval within them means that there is no difference worth a claim
+CLOSE = 1.0  # points; if the interval is within ±CLOSE, the difference is negligible
 LEAST_SEEDS = 3
-# Of Student's distribution, 97.5%, by degrees of freedom from 1 on; those of 10 for more, which is on the safe side.
+# 97.5% quantiles of Student's distribution for 1 to 10 degrees of freedom. The last also serves for more than 10, which
+# makes intervals slightly too wide.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """In points, over seeds; the interval is Student's."""
+    """The mean difference over seeds, in points, with Student's 95% interval (`low` to `high`)."""
 
     value: float
     low: float
@@ -35,7 +36,8 @@ class Difference:
 
 
 def difference(by_seed: Sequence[float]) -> Difference:
-    """Of one number a seed. The interval of a single one is endless."""
+    """Return the mean of the differences, one for each seed, with its interval. With one seed, the interval is
+    infinite."""
     count = len(by_seed)
     mean = sum(by_seed) / count
     if count < 2:

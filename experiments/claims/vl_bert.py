@@ -8,7 +8,8 @@ from experiments.claims.claim import ACCURACY, Q_A, Claim, gain_over, over
 paper, small = "VL-BERT", "vl-bert/small"
 pretrained = Stage(f"{small}/pretrain")
 related, unrelated = (Stage(f"{small}/pretrain", (f"objectives.relation={weight}",)) for weight in (1, 0))
-# Half of its rows are text: twice the steps, as its own recipe has them, read as many pairs.
+# Half of each batch is text without images, so it takes twice the steps to read as many pairs, as in the paper's
+# recipe.
 with_text = Stage(
     f"{small}/text-too", ("data.text=TEXT",), small=("training.steps=1800",), real="vl-bert/iclr/text-too"
 )

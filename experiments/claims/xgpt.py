@@ -14,7 +14,8 @@ def out_of(row: int) -> Stage:
 
 
 def in_domain(row: int) -> Stage:
-    """From the row of the stage before with the same tasks: 11 of 60 steps, at a tenth of the rate (section 5.3)."""
+    """Continue training from the out-of-domain row of Table 2 with the same tasks, for 11/60 of its steps at a tenth of
+    its learning rate (section 5.3)."""
     name = f"{small}/in-domain/table-2-row-{row}"
     own = ("data.records=300", "training.steps=165", "optimizer.lr=2e-4")
     return out_of(row - 4).then(name, "data.split=train", small=own)
@@ -25,19 +26,20 @@ def caption(start: Stage | None) -> Arm:
 
 
 def few(start: Stage) -> Arm:
-    """As many pictures as Flickr30k has."""
+    """Fine-tune on as many images as Flickr30k has: 29,000, or 300 with the small recipe."""
     own = ("data.records=300",)
     return Arm(start.then(f"{small}/caption", "data.records=29000", small=own), "caption")
 
 
 def many(start: Stage) -> Arm:
-    """All pictures, and as much work on each as where they are few."""
+    """Fine-tune on all images, for the same number of epochs as `few`."""
     own = ("data.records=1000", "training.steps=1000", "training.validate_every=200")
     return Arm(start.then(f"{small}/caption", small=own), "caption")
 
 
 def structure(name: str, layers: int) -> Arm:
-    """Of `layers` small layers: 4 have 0.79 M parameters, 2 to read and 2 to write 0.93 M (the paper's 72 M, 79 M)."""
+    """Return the arm of a row of Table 3 with `layers` small layers. One stack of 4 layers has 0.79 M parameters; an
+    encoder and a decoder of 2 layers each have 0.93 M (paper: 72 M and 79 M)."""
     own = (f"model.layers={layers}",)
     return Arm(Stage(f"{small}/caption/table-3-{name}", small=own, real=f"xgpt/caption/table-3-tiny-{name}"), "caption")
 

@@ -71,7 +71,7 @@ def test_at_chance(figure: Any, told: bool) -> None:
 
 
 def test_a_column_without_figures_is_refused() -> None:
-    with pytest.raises(ValueError, match="no figure at vqa / accurcy; give the column the path"):
+    with pytest.raises(ValueError, match="no figure at vqa / accurcy; correct the column's path"):
         Pivot(("system",), (1,), (Column(("vqa", "accurcy"), "VQA"),), {}).table(FIGURES)
 
 
@@ -110,5 +110,5 @@ def test_one_page_is_not_of_two_results(tmp_path: Path) -> None:
     for folder in ("benchmarks", "experiments"):
         (tmp_path / folder / "results").mkdir(parents=True)
         (tmp_path / folder / "results" / "twice.json").write_text(json.dumps({}))
-    with pytest.raises(ValueError, match=r"two results would be docs/results/twice\.md; give one another name"):
+    with pytest.raises(ValueError, match=r"two results would have the page docs/results/twice\.md; rename one of them"):
         results(tmp_path)
