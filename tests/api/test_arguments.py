@@ -45,7 +45,7 @@ FINETUNE: dict[str, tuple[Any, str]] = {
     "settings ": ("training.ema=0.9", "settings: found str 'training.ema=0.9', expected a dict"),
     "lr": ("fast", "lr: found str 'fast', expected a number above 0"),
     "detector": (3, "detector: found int '3', expected a folder or name"),
-    "features": ("none.h5", "features: there is nothing at none.h5, expected a file or folder"),
+    "features": ("none.h5", "features: none.h5 does not exist; expected a file or folder"),
     "out": (3, "out: found int '3', expected a folder"),
     "settings": (3, "settings: found int '3', expected a dict"),
     "recipe": (3, "recipe: found int '3', expected the name"),
@@ -67,7 +67,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda _: diptych.load(None), CheckpointError, "source: found None, expected a model folder"),  # type: ignore[arg-type]
     (lambda _: diptych.load(3), CheckpointError, "source: found int '3'"),  # type: ignore[arg-type]
     (lambda _: diptych.load("sample", device=3), RecipeError, "device: found int '3'"),  # type: ignore[arg-type]
-    (lambda _: diptych.load("sample", features="none.h5"), RecipeError, "features: there is nothing at none.h5"),
+    (lambda _: diptych.load("sample", features="none.h5"), RecipeError, "features: none.h5 does not exist"),
     (lambda _: diptych.load("sample", precision="fp17"), RecipeError, "precision: 'fp17' is unknown; did you mean"),
     (lambda _: diptych.load("sample", revision="v1"), RecipeError, "revision: found 'v1', but sample is a folder"),
     (lambda _: diptych.finetune("caption", _, "sample", without_images="no"), RecipeError, "without_images: found"),  # type: ignore[arg-type]
@@ -75,7 +75,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda _: diptych.load("sample").push_to_hub(None), RecipeError, "None is not a name on the hub; expected user"),  # type: ignore[arg-type]
     (lambda _: diptych.Run(None), CheckpointError, "folder: found None"),  # type: ignore[arg-type]
     (lambda _: diptych.Dataset.read(None), DataError, "path: found None, expected a store"),  # type: ignore[arg-type]
-    (lambda world: diptych.Dataset.read(world, "none"), DataError, "images: there is nothing at none"),
+    (lambda world: diptych.Dataset.read(world, "none"), DataError, "images: none does not exist"),
     (lambda _: diptych.Dataset.from_coco(None, "a", split="val"), DataError, "captions: found None"),  # type: ignore[arg-type]
     (lambda world: diptych.finetune("caption", world, 3), CheckpointError, "model: found int '3'"),
     (lambda _: diptych.finetune("caption", 3, "sample"), DataError, "data: found int"),  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ def test_commands_in_an_error_stay_commands() -> None:
 COMMANDS = {  # a wrong request, with what its error names
     "evaluate --task vqa": "was not trained for vqa; run diptych finetune vqa --data DATA --model sample ",
     "evaluate --precision fp17": "diptych: --precision: 'fp17' is unknown; did you mean fp32",
-    "evaluate --revision v1": "diptych: --revision: found 'v1', but sample is a folder, which has none; leave it out",
+    "evaluate --revision v1": "diptych: --revision: found 'v1', but sample is a folder without revisions; leave it out",
     "evaluate --task captoin": "no task 'captoin'; did you mean caption",
     "evaluate --task vqa --beams 2": "was not trained for vqa",
     "rank": "was not trained for retrieval",

@@ -100,7 +100,7 @@ def test_numbers_in_cells_become_texts(images: list[Path]) -> None:
     row = {"image": str(images[0]), "question": "how many?", "split": "train"}
     rows = [row | {"answer": answer} for answer in (2, 3.0, [2.5, float("nan")], np.int64(7))]
     assert [one.answers for one in Dataset.from_rows(rows)[0].questions] == [("2",), ("3",), ("2.5",), ("7",)]
-    with pytest.raises(DataError, match="row 0 has True in place of a text"):
+    with pytest.raises(DataError, match="row 0 has True where a text is expected"):
         Dataset.from_rows([row | {"answer": True}])
 
 
@@ -118,7 +118,7 @@ def test_regions_are_extracted_once_for_several_runs(
     capsys.readouterr()
     assert data.extract(tmp_path / "store", detector="sample").records == made.records
     assert capsys.readouterr().err.startswith("0 extracted, 3 were there already")
-    with pytest.raises(DataError, match=r"rows has regions already, in the store .*store; pass it"):
+    with pytest.raises(DataError, match=r"rows already has regions, in the store .*store; pass this store"):
         made.extract(tmp_path / "other", detector="sample")
     with pytest.raises(DataError, match="other texts or another split"):
         Dataset.from_rows([row | {"caption": "new"} for row in rows_of(images)]).extract(made.source, detector="sample")
@@ -161,11 +161,11 @@ def test_an_open_image_is_kept_in_the_cache_once(images: list[Path], cache: Path
         ({"caption": None}, r"row 1 .* has no words: found image, caption, split, expected a caption"),
         ({"caption": float("nan")}, "row 1 .* has no words"),
         ({"question": "what is it"}, "row 1 .* has a question but no answer"),
-        ({"image": "missing.png"}, "row 1: found no image missing.png"),
+        ({"image": "missing.png"}, "row 1: there is no image missing.png"),
         ({"image": 7}, "row 1: found int; expected a path"),
         ({"split": 3}, "row 1 has the split 3, expected a name such as 'train'"),
         ({"image": b"no image"}, "row 1: the content does not hold an image"),
-        ({"image": "images/0.png", "split": "val"}, "found the splits train and val, .*; correct all its lines"),
+        ({"image": "images/0.png", "split": "val"}, "this image has the splits train and val, .*; correct"),
     ],
 )  # fmt: skip
 def test_a_faulty_row_is_refused_by_number(
@@ -204,7 +204,7 @@ def test_files_of_coco_get_the_split_that_they_do_not_name(images: list[Path], t
         halves.append(Dataset.from_coco(file, images[0].parent, split=split))
     data = halves[0] + halves[1]
     assert data.splits == {"train": 2, "val": 1}
-    with pytest.raises(DataError, match="found the splits val and train"):
+    with pytest.raises(DataError, match="this image has the splits val and train"):
         data + Dataset.from_coco(tmp_path / "captions_val.json", images[0].parent, split="train")
 
 
@@ -218,7 +218,7 @@ def test_images_of_coco_are_found_in_the_folder_of_the_files_name(images: list[P
         file.write_text(json.dumps(content))
         assert Dataset.read(file)[0].image.size == (12, 8)
     (tmp_path / "val2017").rename(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match=r"found no image .*/0.png, expected one; fetch it, or name its folder \(`im"):
+    with pytest.raises(DataError, match=r"found no image .*/0.png; download it, or pass the images' folder with `im"):
         Dataset.read(tmp_path / "captions_val2017.json")
 
 

@@ -109,7 +109,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "integers": (np.zeros((8, 8, 3), np.int64), r"found an array of int64 and shape \(8, 8, 3\); expected uint8"),
     "grey": (np.zeros((8, 8), np.uint8), r"shape \(8, 8\); expected \(H, W, 3\)"),
     "four channels": (torch.zeros(4, 8, 8), r"shape \(4, 8, 8\); expected"),
-    "grey or RGBA": (np.zeros((9, 9, 4), np.uint8), "of grey or RGBA pass PIL.Image.fromarray"),
+    "grey or RGBA": (np.zeros((9, 9, 4), np.uint8), "for grey or RGBA pass PIL.Image.fromarray"),
     "float 255": (np.full((9, 9, 3), 200.0, np.float32), "from 200 to 200; expected 0 to 1: divide by 255"),
     "tiny": (np.zeros((3, 3, 3), np.uint8), "at least 4 pixels on each side"),
     "text file": (io.StringIO("abc"), "the open file returned text; open it with mode 'rb'"),

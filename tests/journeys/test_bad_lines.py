@@ -266,7 +266,7 @@ PASSED_OVER: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("split no text", line(split=1), SEEN, 2, "line 2: split: found a number"),
     ("two splits", lines(GOOD[0], {**GOOD[0], "split": "val"}), SEEN, 1, "line 2: split: found `val`, expected `train`"),
     ("missing picture", line(image="no.png"), SEEN, 2, "mine.jsonl line 2: found no image no.png"),
-    ("picture elsewhere", line(image="../0.png"), SEEN, 2, "line 2: found the image name '../0.png', expected one inside"),
+    ("picture elsewhere", line(image="../0.png"), SEEN, 2, "line 2: found the image name '../0.png', expected a path inside"),
     ("absolute name", line(image="/etc/passwd"), SEEN, 2, "line 2: found the image name '/etc/passwd'"),
     ("a folder as picture", line(image="features"), SEEN, 2, "line 2: found no image features"),
     ("a name of 5,000 letters", line(image="a" * 5000), SEEN, 2, "line 2: found no image"),

@@ -41,7 +41,7 @@ def test_features_take_the_place_of_a_detector(own: Path, run: Callable[..., Res
     done(*pretrain, "--features", "features")
     assert Store(own / "first/store").contract.extractor == "given"
     again = run(*pretrain[:3], "first/store", *pretrain[4:], "--features", "features")
-    assert (again.code, "holds its regions already" in again.error) == (2, True)
+    assert (again.code, "is a store, which already has regions" in again.error) == (2, True)
     settings = ("--set", "training.steps=2", "--set", "data.max_words=16", "--set", "training.validate_every=null",
                 "--set", "training.average_best=1")  # fmt: skip
     tuned = ("finetune", "retrieval", "--data", "mine.jsonl", "--model", "first", "--out", "finder", *settings)

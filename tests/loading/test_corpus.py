@@ -62,7 +62,7 @@ def test_lines_of_any_bytes(tmp_path: Path) -> None:
 
 def test_no_text_is_refused(tmp_path: Path, tokens: Tokens) -> None:
     path = tmp_path / "nothing.txt"
-    with pytest.raises(DataError, match=r"no text at .*nothing.txt; expected a file"):
+    with pytest.raises(DataError, match=r"no text at .*nothing.txt; expected a text file"):
         len(Corpus(path, tokens))
     path.write_text("")
     with pytest.raises(DataError, match="is empty"):

@@ -122,7 +122,7 @@ def test_failures_are_counted_and_named_and_the_rest_goes_on(make_records: MakeR
     assert result.written == len(Store(tmp_path / "store")) == 4
     assert result.summary() == "4 extracted, 5 failed"
     assert set(result.failed) == {"k1", "gone", "blind", "k0 (again)", "odd"}
-    assert "found objects 0 and 1 of 0, counted from 0" in result.failed["odd"]
+    assert "found indices 0 and 1 into 0 objects" in result.failed["odd"]
     lines = [json.loads(line) for line in (tmp_path / "store" / "failures.jsonl").read_text().splitlines()]
     assert {line["key"]: line["reason"] for line in lines} == result.failed
     assert "no image at" in result.failed["gone"]
@@ -171,7 +171,7 @@ def test_no_picture_is_opened_for_the_truth(tmp_path: Path) -> None:
 
 
 def test_nothing_at_all_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="1 failed; the first reason: no image at"):
+    with pytest.raises(DataError, match="1 failed; mend the first: no image at"):
         extract([Record("a", image=tmp_path / "a.png")], Mean(), tmp_path / "store")
     with pytest.raises(DataError, match="there are no records"):
         extract([], Mean(), tmp_path / "other")

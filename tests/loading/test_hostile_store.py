@@ -82,7 +82,7 @@ WORDS: list[tuple[object, str]] = [
     ({"captions": ["\ud800"]}, "Invalid JSON"),
     ({"questions": [{"key": "1", "text": None, "answers": []}]}, r"questions\.0\.text"),
     ({"questions": [{"key": "1", "text": "x", "answers": [], "more": 1}]}, r"questions\.0\.more"),
-    ({"image": "a\0b"}, "image: not a file name"),
+    ({"image": "a\0b"}, "image: found a zero byte, expected a file name"),
     ({"size": [0, 1]}, r"size\.0: Input should be greater than 0, found 0"),
     (
         {"expressions": [{"key": "1", "text": "x", "box": [NAN] * 4}]},
@@ -92,9 +92,9 @@ WORDS: list[tuple[object, str]] = [
     ({"objects": [{"kind": "x", "box": [0, 0, 1, 10**400]}]}, r"box"),
     (
         {"choices": [{"key": "1", "question": "x", "answers": ["x"], "answer": 1}]},
-        "index 1 of 1 for the correct one",
+        "the index of the right one is 1, expected below 1",
     ),
-    ({"relations": [[0, "on", 9]]}, "relations: found objects 0 and 9 of 0, counted from 0"),
+    ({"relations": [[0, "on", 9]]}, "relations: found indices 0 and 9 into 0 objects"),
     ({"regions": {}}, "regions: Extra inputs"),
     ({"captions": [{"x": "y" * 10**6}]}, r"captions\.0"),
 ]
@@ -113,24 +113,24 @@ def changed(name: str, change: Callable[[Tensor], Tensor]) -> Callable[[Tensors]
 
 
 TENSORS: dict[str, tuple[Callable[[Tensors], object], str]] = {
-    "boxes of three": (changed("boxes", lambda x: x[:, :3]), "boxes is .*, expected .* x 4 of torch.float32"),
-    "boxes of whole numbers": (changed("boxes", lambda x: x.long()), "boxes is .* of torch.int64"),
-    "no boxes": (lambda tensors: tensors.pop("boxes"), "it lacks boxes"),
-    "fewer scores": (changed("scores", lambda x: x[:1]), r"scores is \(1,\)"),
-    "flat features": (changed("features", lambda x: x[:, 0]), "features is"),
-    "ends that decrease": (changed("ends", lambda x: x.flip(0) + 9), "its ends are not in ascending order"),
-    "ends below zero": (changed("ends", lambda x: x - 100), "its ends are not in ascending order"),
-    "ends far off": (changed("ends", lambda x: x * 10**12), r"boxes is .*, expected \d{14} x 4"),
-    "fractions of ends": (changed("ends", lambda x: x.float()), "ends is .* of torch.float32"),
+    "boxes of three": (changed("boxes", lambda x: x[:, :3]), "`boxes` is .*, expected .* x 4 of torch.float32"),
+    "boxes of whole numbers": (changed("boxes", lambda x: x.long()), "`boxes` is .* of torch.int64"),
+    "no boxes": (lambda tensors: tensors.pop("boxes"), "the tensor `boxes` is missing"),
+    "fewer scores": (changed("scores", lambda x: x[:1]), r"`scores` is \(1,\)"),
+    "flat features": (changed("features", lambda x: x[:, 0]), "`features` is"),
+    "ends that decrease": (changed("ends", lambda x: x.flip(0) + 9), "the values of `ends` are not in ascending order"),
+    "ends below zero": (changed("ends", lambda x: x - 100), "the values of `ends` are not in ascending order"),
+    "ends far off": (changed("ends", lambda x: x * 10**12), r"`boxes` is .*, expected \d{14} x 4"),
+    "fractions of ends": (changed("ends", lambda x: x.float()), "`ends` is .* of torch.float32"),
     "words that end elsewhere": (
         changed("word_ends", lambda x: x + 5),
-        r"words is \(\d+,\) .*, expected \d+ of",
+        r"`words` is \(\d+,\) .*, expected \d+ of",
     ),
-    "words in rows": (changed("words", lambda x: x[:, None]), "words is"),
-    "fewer checks": (changed("word_checks", lambda x: x[:1]), r"word_checks is \(1,\)"),
+    "words in rows": (changed("words", lambda x: x[:, None]), "`words` is"),
+    "fewer checks": (changed("word_checks", lambda x: x[:1]), r"`word_checks` is \(1,\)"),
     "sizes of nothing": (changed("sizes", lambda x: x * 0), "an image size is below 1 pixel"),
-    "sizes of one": (changed("sizes", lambda x: x[:, 0]), "sizes is"),
-    "one for the whole": (lambda tensors: tensors.update(whole=torch.ones(1, 6).half()), r"whole is \(1, 6\)"),
+    "sizes of one": (changed("sizes", lambda x: x[:, 0]), "`sizes` is"),
+    "one for the whole": (lambda tensors: tensors.update(whole=torch.ones(1, 6).half()), r"`whole` is \(1, 6\)"),
 }
 
 

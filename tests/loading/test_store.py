@@ -54,7 +54,7 @@ def test_every_kind_of_word_survives_json() -> None:
 def test_what_would_not_be_read_again_is_not_written(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "store", CONTRACT) as writer:
         with pytest.raises(
-            DataError, match=r"a store cannot hold this record: relations: found objects 0 and 7 of 0, counted from 0"
+            DataError, match=r"a store cannot hold this record: relations: found indices 0 and 7 into 0 objects"
         ):
             writer.add(replace(record(0), relations=((0, "left of", 7),)))
         with pytest.raises(DataError, match=r"size\.0: Input should be greater than 0, found 0"):
@@ -90,7 +90,7 @@ def test_a_writer_goes_on_where_the_last_one_ended(make_store: MakeStore) -> Non
     store = make_store(5)
     with StoreWriter(store.folder, CONTRACT, 4) as writer:
         assert writer.done.keys() == {f"r{n}" for n in range(5)}
-        with pytest.raises(DataError, match="keys must be unique"):
+        with pytest.raises(DataError, match="the store already has a record with this key"):
             writer.add(record(2))
         writer.add(record(5))
     assert [Store(store.folder).words(i).key for i in range(6)] == [f"r{n}" for n in range(6)]
@@ -159,7 +159,7 @@ def test_a_shard_that_is_cut_under_its_reader_is_named(make_store: MakeStore) ->
     store = make_store(40, 40)
     done = zygote.run(["-c", CUT, store.folder])
     assert (done.returncode, done.stderr) == (0, "")
-    cut = "the file became shorter while it was read; extract or copy it again (shard shard-00000.safetensors)"
+    cut = "a file was cut during reading; extract or copy the store again (shard shard-00000.safetensors)"
     assert done.stdout.splitlines() == [cut, cut, cut, "gone, and read"]
 
 
@@ -186,7 +186,7 @@ def test_changed_words_are_named_with_their_shard(make_store: MakeStore) -> None
     store = make_store(6)
     shard = store.folder / "shard-00001.safetensors"
     shard.write_bytes(shard.read_bytes().replace(b"dog dog", b"dog cat", 1))
-    with pytest.raises(DataError, match=r"words of record 1 are not.*extract again \(shard shard-00001"):
+    with pytest.raises(DataError, match=r"texts of record 1 are damaged.*extract again \(shard shard-00001"):
         Store(store.folder).split("train")
 
 

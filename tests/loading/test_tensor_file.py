@@ -26,7 +26,7 @@ def test_pieces_are_as_the_library_writes_the_whole() -> None:
 
 @pytest.mark.parametrize("other", [torch.ones(1, 3), torch.ones(1, 2).half()])
 def test_pieces_of_another_kind_are_refused(other: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"a part of features is .*, expected torch.float32 with rows \(2,\)"):
+    with pytest.raises(ValueError, match=r"a piece of `features` is .*, expected torch.float32 with rows \(2,\)"):
         tensor_file({"features": [torch.ones(4, 2), other]})
 
 

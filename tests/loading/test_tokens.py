@@ -70,8 +70,8 @@ def test_case_is_kept_where_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "wanted"),
     [
-        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\ndog", r"lacks \[MASK\]"),
-        (b"dog\ndog", "1 duplicate tokens; expected each once"),
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\ndog", r"lacks the tokens \[MASK\]"),
+        (b"dog\ndog", "1 duplicate tokens; remove these lines"),
         (b"\xff\xfe\x00", "not a readable vocabulary"),
         (None, "not a readable vocabulary"),
     ],
@@ -96,11 +96,11 @@ def test_a_tokeniser_that_is_none(tmp_path: Path) -> None:
     ("part", "value", "wanted"),
     [
         ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False},
-         "pre_tokenizer is Split"),
-        ("normalizer", {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 99}, "normalizer is Replace"),
-        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Replace"}]}, "normalizer is Replace"),
-        ("decoder", {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 99}, "decoder is Replace"),
-        ("model", {"type": "Unigram", "unk_id": 0, "vocab": [["[PAD]", 0.0]]}, "model is Unigram"),
+         "`pre_tokenizer` is Split"),
+        ("normalizer", {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 99}, "`normalizer` is Replace"),
+        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Replace"}]}, "`normalizer` is Replace"),
+        ("decoder", {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 99}, "`decoder` is Replace"),
+        ("model", {"type": "Unigram", "unk_id": 0, "vocab": [["[PAD]", 0.0]]}, "`model` is Unigram"),
     ],
 )  # fmt: skip
 def test_parts_by_which_a_text_could_take_all_memory_are_refused(

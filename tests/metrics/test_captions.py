@@ -110,7 +110,7 @@ def test_cider_d_keeps_the_frequencies_of_its_corpus(tmp_path) -> None:
     assert scores.tolist() == scorer.scores(["0"] * 4, samples).tolist()  # cached references score alike
     assert scores[0] > scores[2] == scores[3] == 0
     assert scores[0] == cider_scores({"0": samples[0], "1": ["a"], "2": ["a"]}, truths)["0"]
-    with pytest.raises(DataError, match=r"no reference captions.*record 9"):
+    with pytest.raises(DataError, match=r"this image has no reference caption.*record 9"):
         scorer.score("9", ["a"])
 
 
@@ -137,7 +137,7 @@ def test_perfect_and_empty_captions() -> None:
 @pytest.mark.parametrize(
     ("predictions", "references", "message"),
     [
-        ({}, {}, "nothing to score"),
+        ({}, {}, "found no reference captions"),
         ({"a": "x"}, {"a": []}, r"one or more reference captions \(record a\)"),
         ({"a": "x"}, {"a": "a dog"}, r"one or more reference captions \(record a\)"),
         ({"a": "x"}, {"a": ["x"], "b": ["y"]}, r"1 of 2 images have no predicted caption.*\(record b\)"),

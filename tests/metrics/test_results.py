@@ -47,15 +47,18 @@ def test_answers(tmp_path) -> None:
         ('[{"image_id": 1.0, "caption": "a"}]', "found float 1.0"),
         ('[{"image_id": 1}]', r"expected text under 'caption', found NoneType None \(record 1\)"),
         ('[{"image_id": 1, "caption": ["a"]}]', r"expected text under 'caption', found list"),
-        (f"[{ONE[1:-1]}, {ONE[1:-1]}]", r"predicted twice; keep one entry for each id \(record 1\)"),
-        ('[{"image_id": 1, "caption": "a"}, {"image_id": "1", "caption": "b"}]', "predicted twice"),
-        ("[]", "none of 0 ids is one of the 2 expected"),
+        (f"[{ONE[1:-1]}, {ONE[1:-1]}]", r"this id has two predictions; keep one of them \(record 1\)"),
+        ('[{"image_id": 1, "caption": "a"}, {"image_id": "1", "caption": "b"}]', "this id has two predictions"),
+        ("[]", "none of 0 ids is in this split, which has 2"),
         (
             '[{"image_id": 9, "caption": "a"}]',
-            "none of 1 ids is one of the 2 expected; is the file for this split?",
+            "none of 1 ids is in this split, which has 2; pass a file of this split",
         ),
-        (ONE, r"1 of 2 ids are missing \(2\).*allow missing ones and report the coverage"),
-        ('[{"image_id": 1, "caption": "a"}, {"image_id": 9, "caption": "b"}]', r"1 of 2 ids are not expected \(9\)"),
+        (ONE, r"1 of 2 ids are missing \(2\).*allow missing predictions and report the coverage"),
+        (
+            '[{"image_id": 1, "caption": "a"}, {"image_id": 9, "caption": "b"}]',
+            r"1 of 2 ids are not in this split \(9\)",
+        ),
     ],
 )
 def test_files_that_are_refused(tmp_path, content, message) -> None:

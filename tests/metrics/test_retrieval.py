@@ -36,11 +36,11 @@ def test_equal_scores_find_nothing() -> None:
 @pytest.mark.parametrize(
     ("scores", "owners", "message"),
     [
-        ([[1.0, 2.0]], [0], r"expected \(images, captions\)"),
-        ([1.0, 2.0], [0, 1], r"expected \(images, captions\)"),
+        ([[1.0, 2.0]], [0], r"expected shape \(images, captions\)"),
+        ([1.0, 2.0], [0, 1], r"expected shape \(images, captions\)"),
         ([[1.0, float("nan")]], [0, 0], "a score is NaN"),
-        ([[1.0, 2.0], [3.0, 4.0]], [0, 0], "every image from 0 to 1 needs a caption"),
-        ([[1.0, 2.0], [3.0, 4.0]], [0, 2], "every image from 0 to 1 needs a caption"),
+        ([[1.0, 2.0], [3.0, 4.0]], [0, 0], "expected a caption for every image from 0 to 1"),
+        ([[1.0, 2.0], [3.0, 4.0]], [0, 2], "expected a caption for every image from 0 to 1"),
     ],
 )
 def test_tables_that_cannot_be_ranked(scores, owners, message) -> None:

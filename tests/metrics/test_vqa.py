@@ -121,9 +121,13 @@ def test_accuracy_by_kind() -> None:
 @pytest.mark.parametrize(
     ("predictions", "questions", "message"),
     [
-        ({}, [], "no question to score"),
+        ({}, [], "found no questions"),
         ({}, [question("7", ["yes"], "yes/no")], r"no predicted answer.*\(record 7\)"),
-        ({"7": "yes"}, [question("7", [], "yes/no")], r"no answers to score against \(record 7\)"),
+        (
+            {"7": "yes"},
+            [question("7", [], "yes/no")],
+            r"this question has no true answers; add some, or leave it out \(record 7\)",
+        ),
     ],
 )
 def test_what_cannot_be_scored(predictions, questions, message) -> None:

@@ -60,15 +60,15 @@ TABLES: dict[str, tuple[str, str, Any, str]] = {
     "a hash that is a path, joined": ("joined", "sha256", "/" + "a" * 63, "sha256 is '/aaa"),
     "a type that is a path": ("joined", "type", "jpg/../../../x", "type is 'jpg/"),
     "bodies elsewhere": ("joined", "blob", OUTSIDE, "blob is '../"),
-    "a picture without a hash": ("joined", "sha256", None, "sha256 is missing"),
+    "a picture without a hash": ("joined", "sha256", None, "`sha256` is missing"),
     "a length below zero": ("index", "length", -5, "length is below zero"),
     "more than there is": ("joined", "length", 10**18, "cut short or damaged"),
-    "the body of another": ("joined", "sha256", "0" * 64, "another picture than was measured"),
+    "the body of another": ("joined", "sha256", "0" * 64, "another image than was measured"),
     "a verdict that is not a rule": ("joined", "fails", ["__class__"], "fails is '__class__'"),
     "a kind of text that is none": ("joined", "texts", texts(kind="x" * 10**6), "kind is 'xxx"),
-    "a score that is none": ("joined", "texts", texts(score=float("nan")), "a score is not finite"),
-    "a text without words": ("joined", "texts", texts(text=None), "lacks its kind, its words"),
-    "no address": ("pages", "address", None, "address is missing"),
+    "a score that is none": ("joined", "texts", texts(score=float("nan")), "a `score` of a text is not finite"),
+    "a text without words": ("joined", "texts", texts(text=None), "lacks its `kind`, `text`"),
+    "no address": ("pages", "address", None, "`address` is missing"),
 }
 
 
@@ -164,7 +164,7 @@ def test_forgetting_writes_in_its_own_folder_alone(out: Path) -> None:
     (words := out.parent / "words.txt").write_text(row["sha256"])
     for path in out.glob("work/measured/*.parquet"):
         (out / "work" / "plan" / f"{path.stem}.json").write_text(json.dumps({"index": OUTSIDE}))
-    with pytest.raises(DiptychError, match="names a shard"):
+    with pytest.raises(DiptychError, match="found the shard name"):
         forget(out, [words])
     assert (out.parent / "outside" / "letter.blob").read_text() == "dear"
 
@@ -204,8 +204,8 @@ def test_forgetting_that_was_stopped_goes_on(out: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("column", "value", "match"),
     [
-        ("kept", 10**6, "kept is not a text of its image"),
-        ("sha256", None, "sha256 is missing in a row that is kept"),
+        ("kept", 10**6, "`kept` is not the index of a text of the image"),
+        ("sha256", None, "`sha256` is missing in a row that is kept"),
         ("dropped_by", "__init__", "dropped_by is '__init__'"),
     ],
 )

@@ -238,7 +238,7 @@ class Wrong:
 
 @pytest.mark.parametrize("scores", [[float("nan")], [0.1, 0.2], [7.0], RuntimeError("no memory")])
 def test_a_judge_that_fails_is_named_with_the_way_out(scores: Any) -> None:
-    with pytest.raises(DiptychError, match=r"the judge wrong .*leave it out"):
+    with pytest.raises(DiptychError, match=r"the image judge wrong .*correct its code"):
         scores_by(Wrong(scores), [Image.new("RGB", (8, 8))])
 
 
@@ -292,7 +292,7 @@ def test_lists_are_read_by_what_their_lines_are(tmp_path: Path) -> None:
     assert lists.refused.hold("", 0b1111)
     assert not lists.refused.hold("", 0b11111)
     path.write_text("no list at all\n")
-    with pytest.raises(DiptychError, match="expected a sha256"):
+    with pytest.raises(DiptychError, match="expected in each line a SHA-256"):
         lists_of([path], 4)
 
 

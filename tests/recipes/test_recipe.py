@@ -180,7 +180,7 @@ def test_a_change_is_validated_like_what_it_changes() -> None:
         derive(recipe, objectives={"bianry": 0.0})
     with pytest.raises(RecipeError, match="unknown key trianing; did you mean training"):
         derive(recipe, trianing={"steps": 3})
-    with pytest.raises(RecipeError, match=r"objectives: binary, choice and triplet all have weight 0"):
+    with pytest.raises(RecipeError, match=r"objectives: `binary`, `choice` and `triplet` are all 0"):
         derive(recipe, objectives={"binary": 0.0})
     with pytest.raises(RecipeError, match=r"training.steps: .*greater than 0, found 0"):
         derive(recipe, training={"steps": 0})

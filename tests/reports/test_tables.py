@@ -78,7 +78,7 @@ def test_answers(save: Callable[[str, Any], str], capsys: pytest.CaptureFixture[
 
 
 def test_what_does_not_go_together_is_said(captions: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match="allow missing ones"):
+    with pytest.raises(DataError, match="allow missing predictions"):
         evaluate(*captions)
     for wrong in (captions[:2], [*captions, "--questions", "q.json"]):
         with pytest.raises(RecipeError, match=r"a file of results needs --references .*, or --questions"):

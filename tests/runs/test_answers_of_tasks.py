@@ -61,7 +61,7 @@ def test_another_task_collects_its_own_labels(tmp_path: Path) -> None:
     assert other.answers.task == json.loads((other.folder / "answers.json").read_text())["task"] == "colours"
     assert offered_tasks(other) == ()
     assert isinstance(other.task(), Colours)
-    with pytest.raises(RecipeError, match="no list of answers: fine-tune it first"):
+    with pytest.raises(RecipeError, match="no list of answers; fine-tune it: diptych finetune vqa"):
         other.task("vqa")
     card = model_card(other, "me/colours", Publisher())
     assert "answers questions" not in card

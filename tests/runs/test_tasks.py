@@ -26,7 +26,7 @@ def test_each_recipe_has_a_task_and_a_score_that_shall_rise(name: str) -> None:
 
 
 def test_a_model_without_answers_cannot_be_asked() -> None:
-    with pytest.raises(RecipeError, match="no list of answers: fine-tune it first"):
+    with pytest.raises(RecipeError, match="no list of answers; fine-tune it: diptych finetune vqa"):
         RECIPES["unified-vlp/small/vqa"]().task_with(TOKENS, None)
 
 

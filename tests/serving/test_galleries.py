@@ -208,7 +208,7 @@ def test_a_database_that_lies_is_a_sentence(address: str) -> None:
 
 
 def test_what_is_no_address_and_a_missing_extra_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RecipeError, match="no gallery at 'mysql:'; expected postgresql://"):
+    with pytest.raises(RecipeError, match="--gallery: found 'mysql:', expected postgresql://"):
         open_vectors("mysql://me:secret@x", Path(), MODEL)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(RecipeError, match="needs psycopg, of the extra `postgres`"):

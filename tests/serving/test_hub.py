@@ -159,7 +159,7 @@ def test_without_a_network_a_sentence_names_the_way_out(
 def test_a_model_of_another_kind_is_told_before_it_is_fetched(stub: Hub) -> None:
     stub.repositories["you/bert"] = {"config.json": b'{"model_type": "bert"}', "model.safetensors": b"x" * 1000}
     with pytest.raises(
-        CheckpointError, match=r"you/bert on the hub is not a model of Diptych .* names none of its systems"
+        CheckpointError, match=r"you/bert on the hub is not a model of Diptych .* names no known system"
     ):
         diptych.load("you/bert")
     assert not [asked for asked in stub.asked if "safetensors" in asked]

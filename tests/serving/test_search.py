@@ -286,7 +286,7 @@ def test_the_default_cache_is_one_for_each_folder_and_each_way_of_seeing(tmp_pat
 def test_bad_galleries_are_refused(tmp_path, photos, detector):
     predictor = opened(tmp_path, detector)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"an empty gallery: no images in .*expected files ending in"):
+    with pytest.raises(DataError, match=r"no images to search in .*expected files ending in"):
         predictor.search("a kite", tmp_path / "empty", tmp_path / "c1")
     with pytest.raises(DataError, match=r"no folder .*--images DIR"):
         predictor.search("a kite", tmp_path / "nowhere", tmp_path / "c1")

@@ -164,7 +164,7 @@ def test_what_a_service_offers_is_what_its_models_have_learnt(tmp_path, model):
     assert told["writer"]["sees"] == ["dog", "bird"]
     refused = problem(local.post("/v1/ask", picture(), data={"question": "what", "model": "writer"}))
     assert refused["status"] == 422
-    assert "'writer' does not answer ask; models that do: toy" in refused["detail"]
+    assert "'writer' does not answer ask; models for it: toy" in refused["detail"]
     assert "started without --images" in problem(local.post("/v1/search", json={"query": "a kite"}))["detail"]
     both = [local.post("/v1/caption", picture(), data={"model": name}).json()["score"] for name in ("toy", "writer")]
     assert len(both) == 2
@@ -299,7 +299,10 @@ def test_given_features_are_found_by_the_name_of_the_picture(model: Predictor, t
         assert said.status_code == 200, said.text
         assert said.json()["picture"] == "one.png"
         refused = local.ask("POST", "/v1/caption", files={"image": ("two.png", picture())})
-        assert (refused.status_code, "lack an image of this name" in problem(refused)["detail"]) == (422, True)
+        assert (refused.status_code, "has no features of an image of this name" in problem(refused)["detail"]) == (
+            422,
+            True,
+        )
         assert "secret" not in refused.text
     finally:
         local.service.worker.stop()

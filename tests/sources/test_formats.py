@@ -89,7 +89,7 @@ def test_folders(folder: Path) -> None:
     saved(folder, "Sentences/1.txt", "[/EN#1/people A girl] sits .")
     with pytest.raises(
         DataError,
-        match=r'Sentences: found Flickr30k.*expected its names too; .*"flickr30k": \["FOLDER OF THE SENTENCES", "NAMES"\]',
+        match=r'Sentences: found Flickr30k.*, which needs names too; .*"flickr30k": \["FOLDER OF THE SENTENCES", "NAMES"\]',
     ):
         read(folder / "Sentences")
     (folder / "empty").mkdir()
@@ -193,7 +193,7 @@ def test_sets_of_their_own_splits_and_pictures_that_are_not_there(folder: Path) 
     (folder / "elsewhere").mkdir()
     with pytest.raises(
         DataError,
-        match=r"m.json: found none of its 2 images .*expected them; fetch them, or name their folder as `images`",
+        match=r"m.json: found none of the 2 images that it names .*; download the images, or set `images` to their folder",
     ):
         read(manifest(folder, karpathy="k.json", images="elsewhere"))
     (one,) = read(manifest(folder, karpathy="k.json", images="elsewhere"), folder)
@@ -214,12 +214,14 @@ def test_refcoco_as_it_is_downloaded(folder: Path) -> None:
     (one,) = read(manifest(folder, images="val2014", refcoco=["refs(unc).p", "instances.json"]))
     assert (one.key, one.split, one.size) == (NAME, "testA", (100, 50))
     assert (one.expressions[0].text, one.expressions[0].box) == ("the dog", (0.1, 0.2, 0.3, 0.6))
-    with pytest.raises(DataError, match=r"refs\(unc\).p: found refs without boxes, expected `instances.json`"):
+    with pytest.raises(
+        DataError, match=r"refs\(unc\).p: found refs without boxes, expected a second file, `instances.json`"
+    ):
         read(folder / "refs(unc).p")
     both = [OFFICIAL[0], OFFICIAL[0] | {"ref_id": 2, "split": "train", "sentences": []}]
     saved(folder, "refs.json", both)
     with pytest.raises(
-        DataError, match=r"\[1\]: found a ref of 'train' on a picture with refs of 'testA', expected .* umd split"
+        DataError, match=r"\[1\]: found a ref of split 'train' on an image with refs of 'testA', expected .* umd splits"
     ):
         read(manifest(folder, images="val2014", refcoco=["refs.json", "instances.json"]))
     saved(folder, "refs.json", [OFFICIAL[0] | {"ann_id": 5}])
@@ -244,21 +246,21 @@ BAD: list[tuple[Any, str]] = [
     ({"imags": "val2014", "captions": "c.json"}, r"m.json: found `imags`, expected images, split.*did you mean images"),
     ({"picturs": "val2014", "captoins": "c.json"}, r"found `picturs`.*"),
     ({"images": "val2014"}, "found no file of data, expected at least one, under .*captions"),
-    ({"images": "none", "captions": "c.json"}, r"m.json: images: found no folder .*none, expected that of the pictures .*--images"),
+    ({"images": "none", "captions": "c.json"}, r"m.json: images: found no folder .*none, expected the folder of the images .*--images"),
     ({"images": [], "captions": "c.json"}, "images: found no folder, expected at least one"),
-    ({"captions": "none.json"}, r"m.json: captions: found nothing at .*none.json, expected the file of captions; correct"),
-    ({"captions": "q.json"}, r"captions: found q.json, which is not one, expected a COCO captions .json; it looks like `vqa`"),
-    ({"captions": ["c.json", "c.json"]}, "captions: found 2 files, expected file: 1 to 1"),
-    ({"flickr30k": "val2014"}, "flickr30k: found 1 files, expected folder of the sentences, names, folder of the boxes: 2 to 3"),
-    ({"vqa": ["q.json", "none.json"]}, r"vqa\[1\]: found nothing at .*none.json, expected the annotations of vqa"),
+    ({"captions": "none.json"}, r"m.json: captions: found nothing at .*none.json, expected the file of the format captions; correct"),
+    ({"captions": "q.json"}, r"captions: found the file q.json, expected a COCO captions .json; it looks like `vqa`"),
+    ({"captions": ["c.json", "c.json"]}, "captions: found 2 files, expected 1 to 1: file"),
+    ({"flickr30k": "val2014"}, "flickr30k: found 1 files, expected 2 to 3: folder of the sentences, names, folder of the boxes"),
+    ({"vqa": ["q.json", "none.json"]}, r"vqa\[1\]: found nothing at .*none.json, expected the annotations of the format vqa"),
     ({"images": ".", "vqa": [5]}, r"vqa\[0\]: found a number, expected a text"),
     ({"images": ".", "vqa": 5}, "vqa: found a number, expected a text"),
-    ({"images": ".", "vqa": []}, "vqa: found 0 files, expected questions, annotations: 1 to 2"),
+    ({"images": ".", "vqa": []}, "vqa: found 0 files, expected 1 to 2: questions, annotations"),
     ({"split": 3, "captions": "c.json"}, "split: found a number, expected a text"),
     ({"sets": []}, "sets: found no sets, expected at least one"),
     ({"sets": [{"captions": "c.json"}, 3]}, r"sets\[1\]: found a number, expected an object"),
     ({"sets": "c.json"}, "sets: found a text, expected a list"),
-    ({"sets": [{"captions": "c.json", "split": "val"}, {"captions": "c.json", "split": "test"}]}, "found the splits val and test, expected one split for each image"),
+    ({"sets": [{"captions": "c.json", "split": "val"}, {"captions": "c.json", "split": "test"}]}, "this image has the splits val and test, expected one split"),
     ({"a": 1, "b": {}}, r"m.json, with `a`, `b`, is not data that Diptych reads; expected one of 23 formats, nearest: "),
     ({}, "m.json is not data that Diptych reads; expected one of 23 formats, nearest: "),
 ]  # fmt: skip

@@ -82,7 +82,7 @@ def test_a_metadata_csv_is_read_as_the_lines_are(tmp_path: Path) -> None:
         assert first.captions[0].split() == ["a", '"red"', "corner,", "or", "two"]
         assert (second.key, second.captions) == ("2.png", ("a corner", "a blue corner"))
         assert skips.counts == {"invalid entries": 2, "empty captions": 1}
-        assert "metadata.csv line 4: found no fields, expected 3: file_name, text, n" in skips.first[BAD]
+        assert "metadata.csv line 4: found no fields, expected the 3 fields file_name, text, n" in skips.first[BAD]
 
 
 CAPTIONED: dict[str, tuple[str, tuple[str, ...]]] = {  # what a file of each format calls two of three captions

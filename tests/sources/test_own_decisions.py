@@ -51,7 +51,7 @@ def test_without_pictures_the_line_says_how_large_it_is(tmp_path: Path) -> None:
     (tmp_path / "o.jsonl").write_text(json.dumps({**POINTED, "width": 100, "height": 100}))
     assert jsonl.read(Wanted(), Source(tmp_path / "o.jsonl"))[0].expressions[0].box == (0.1, 0.2, 0.4, 0.6)
     (tmp_path / "o.jsonl").write_text(json.dumps(POINTED))
-    with pytest.raises(DataError, match="a box of a missing image, expected its `width` and `height`"):
+    with pytest.raises(DataError, match="a box of a missing image, expected the image's `width` and `height`"):
         jsonl.read(Wanted(), Source(tmp_path / "o.jsonl"))
 
 

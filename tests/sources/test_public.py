@@ -219,11 +219,11 @@ def test_what_is_missing_is_said_and_nothing_is_left_that_cannot_be_read(tmp_pat
     with pytest.raises(RecipeError, match="no public set 'vqa'; did you mean vqa2"):
         list_files("vqa")
     with pytest.raises(
-        DataError, match=r"no folder .*none, expected the folder of coco; list its files: diptych data coco"
+        DataError, match=r"no folder .*none; pass the folder with the files that `diptych data coco` lists"
     ):
         describe_folder("coco", tmp_path / "none")
     out, console = tmp_path / "set.json", Console(file=io.StringIO())
-    with pytest.raises(DataError, match=r"found none of gqa in .*, expected at least one part of it: train_balanced"):
+    with pytest.raises(DataError, match=r"no files of gqa in .*; put at least one part there: train_balanced"):
         write_set("gqa", tmp_path, out, console)
     saved(tmp_path, "train_balanced_questions.json", {"1": {"imageId": "9", "question": 5}})
     with pytest.raises(DataError, match=r"questions.json: 1.question: found a number, expected a text"):
@@ -261,9 +261,9 @@ def test_phrases_have_the_box_around_all_of_theirs(tmp_path: Path) -> None:
     file = tmp_path / "root/Annotations/9.xml"
     for content, message in (
         ('<!DOCTYPE x [<!ENTITY a "aaaa">]><x>&a;</x>', "9.xml: found a DOCTYPE"),
-        ("<annotation>", "9.xml: found boxes that cannot be read"),
-        (XML.replace("<width>100", "<width>x"), "9.xml: found boxes that cannot be read"),
-        (XML.replace("<xmin>20<", "<xmin>1e9<"), "9.xml: found boxes that cannot be read"),
+        ("<annotation>", "9.xml: cannot read its boxes"),
+        (XML.replace("<width>100", "<width>x"), "9.xml: cannot read its boxes"),
+        (XML.replace("<xmin>20<", "<xmin>1e9<"), "9.xml: cannot read its boxes"),
         (XML.replace("<ymax>40<", "<ymax>0<").replace("<ymax>20<", "<ymax>0<"), "9.xml, entity 1: found the box"),
     ):
         file.write_text(content)
@@ -295,7 +295,7 @@ def test_one_tar_is_read_by_its_path(tmp_path: Path) -> None:
 
 def test_a_long_name_of_a_missing_image_is_cut(tmp_path: Path) -> None:
     (tmp_path / "captions.jsonl").write_text(json.dumps({"image": "x" * 5000, "caption": "a dog"}))
-    with pytest.raises(DataError, match=r"found no image .{200}\.\.\., expected one") as refused:
+    with pytest.raises(DataError, match=r"found no image .{200}\.\.\.; download it") as refused:
         read(tmp_path / "captions.jsonl")
     assert len(str(refused.value)) < 500
 

@@ -255,7 +255,7 @@ def own_pictures(folder: Path, text: Any) -> object:
 
 LINE = json.dumps(NLVR)
 WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
-    (coco_both, "{", r"c.json: found no JSON .*line 1, column 2\), expected JSON; correct the file"),
+    (coco_both, "{", r"c.json: found no JSON .*line 1, column 2\), expected JSON; correct its syntax"),
     (coco_both, b"\xff\xfe{", r"c.json: found bytes that are not UTF-8 \(at byte 0\).*iconv"),
     (coco_both, "[" * 100_000, "nested too deep"),
     (coco_both, '{"images": [], "images": []}', "found the name `images` twice"),
@@ -281,7 +281,7 @@ WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (vcr_lines, changed(VCR, "answer_label", to=4), "answer_label: found 4, expected 0, 1, 2 or 3"),
     (vcr_lines, changed(VCR, "question", 2, to=[2]), r"found object 2, expected one of the 2 in `objects`"),
     (vcr_lines, changed(VCR, "question", to=[]), "found no words, expected at least one"),
-    (vcr_lines, changed(VCR, "metadata_fn", to="../a.json"), "found the image name '../a.json', expected one inside"),
+    (vcr_lines, changed(VCR, "metadata_fn", to="../a.json"), "found the image name '../a.json', expected a path inside"),
     (vcr_lines, changed(VCR, "metadata_fn", to="b" * 5000), "found no image"),
     (vcr_metadata, changed(METADATA, "names", to=["person"]), "found a list of 2, expected one of 1"),
     (vcr_metadata, changed(METADATA, "names", to=["person", "cat"]), "found 2 names, expected the `objects` of v.jsonl line 1"),
@@ -289,18 +289,18 @@ WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (nlvr_lines, changed(NLVR, "label", to="maybe"), r"found a text \(maybe\), expected true or false"),
     (nlvr_pairs, changed(NLVR, "identifier", to="x"), "found `x`, expected one such as dev-850-0-1"),
     (flickr, "[/EN#1/people A girl sits .", "1.txt line 1: found a phrase mark that does not end"),
-    (flickr, "\n", "found no sentences, expected at least one"),
+    (flickr, "\n", "found no sentence, expected some"),
     (token, "a.jpg#0 A dog .", "c.token line 1: expected `NAME#NUMBER TAB caption`; correct the line"),
     (token, "a.jpg#0\t ", "c.token: found no caption of any image, expected lines of `NAME#NUMBER TAB caption`"),
     (token, "", "c.token: found no caption of any image"),
     (token, "image,caption\na.jpg,one,two", "c.token line 2: expected `NAME,caption`, in quotes where it has a comma"),
     (token, "image,caption\n\"a.jpg,one", "c.token line 2: expected `NAME,caption`"),
-    (token_lists, ("a.jpg", "a.jpg"), "devImages.txt: found a.jpg, which is in train too; download it again"),
+    (token_lists, ("a.jpg", "a.jpg"), "devImages.txt: found a.jpg, which is in split train too; download it again"),
     (table, "a dog", "t.tsv line 1: found 1 fields, expected `caption TAB url`"),
     (own, {"image": "a.jpg"}, "found an object with `image`, expected one with `captions`, or with"),
     (own, {"captions": ["x"]}, "expected one with `image`"),
-    (own_pictures, {"image": "a.jpg", "captions": ["x"]}, "o.jsonl line 1: found no image .*a.jpg, expected one; fetch it"),
-    (own_pictures, {"image": "/etc/passwd", "captions": ["x"]}, "expected one inside"),
+    (own_pictures, {"image": "a.jpg", "captions": ["x"]}, "o.jsonl line 1: found no image .*a.jpg; download it"),
+    (own_pictures, {"image": "/etc/passwd", "captions": ["x"]}, "expected a path inside"),
 ]  # fmt: skip
 
 
@@ -319,7 +319,7 @@ PASSED_OVER: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (nlvr_lines, LINE + "\n{x\n", r"n.jsonl line 2: found no JSON \("),
     (nlvr_lines, LINE + "\n" + LINE, "line 2: found the identifier dev-1-0-0 a second time"),
     (token, "a.jpg#0\tA dog .\na.png#0\tA cat .", "line 2: found the picture a a second time"),
-    (token_lists, ("a.jpg b.jpg", ""), "c.token: found no caption of b.jpg, which a list in its folder has"),
+    (token_lists, ("a.jpg b.jpg", ""), "c.token: found no caption of b.jpg, which a split's list has"),
     (table, "x\ty\na\tb\tc\td", "t.tsv line 2: found 4 fields"),
     (own, '{"image": "a", "captions": ["x"], "split": "val"}\n{"image": "a", "captions": ["y"], "split": "test"}', "line 2: split: found `test`, expected `val`"),
 ]  # fmt: skip

@@ -92,7 +92,7 @@ def test_unknown_labels_are_no_samples_and_no_list_is_refused() -> None:
     some = records("Not Funny", "other", None)
     assert [sample.truth for one in some for sample in task.samples(one)] == [{"class": 1}]
     assert sum(len(task.queries(one)) for one in some) == 3
-    with pytest.raises(DataError, match="this model has no labels: fine-tune it first, `diptych finetune classify`"):
+    with pytest.raises(DataError, match="this model has no labels; fine-tune it: diptych finetune classify"):
         CLASSIFY.build(TaskOptions(TOKENS))
 
 

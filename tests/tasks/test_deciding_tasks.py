@@ -105,7 +105,7 @@ def test_q_to_ar_wants_both() -> None:
     assert (scores.task, scores.pictures, scores.items) == ("vcr", 3, 3)
     bare = score_vcr({"q0/answer": 0}, vcr((0, None)))
     assert [score.name for score in bare.scores] == ["Q->A"]
-    with pytest.raises(DataError, match="no record has a question with choices"):
+    with pytest.raises(DataError, match="no question has choices and a known answer"):
         score_vcr({}, [Record("a")])
 
 

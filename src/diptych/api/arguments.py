@@ -39,10 +39,10 @@ def check_type(
 
 
 def check_path(name: str, value: object, wanted: str, error: type[DiptychError], there: bool = False) -> None:
-    """Raise `error` unless the value is a path. With `there`, the path must also exist."""
+    """Raise `error` unless the value is a path. If `there` is True, the path must also exist."""
     check_type(name, value, (str, os.PathLike), wanted, error)
     if there and not Path(value).exists():  # type: ignore[arg-type]  # checked above
-        raise error(f"{name}: there is nothing at {value}, expected {wanted}")
+        raise error(f"{name}: {value} does not exist; expected {wanted}")
 
 
 def check_training(given: Mapping[str, Any]) -> None:

@@ -49,7 +49,7 @@ class Example:
         from diptych.vision.pictures import open_picture
 
         if self.record.image is None:
-            raise DataError(f"record {self.record.key} has no image; read the data with its images")
+            raise DataError(f"record {self.record.key} has no image; pass the images' folder (images=)")
         return Image.fromarray(open_picture(self.record.image).permute(1, 2, 0).numpy())
 
     @property
@@ -98,9 +98,9 @@ class Dataset(Sequence[Example]):
         return Example(self.records[which])
 
     def __add__(self, other: Dataset) -> Dataset:
-        """Return a data set with the images of both.
+        """Return a data set with the images of both data sets.
 
-        If both have the same image, its texts are joined. Raises DataError for an image in two splits.
+        If both have an image, its texts are joined. Raises DataError for an image in two splits.
         """
         if not isinstance(other, Dataset):
             return NotImplemented
@@ -113,17 +113,17 @@ class Dataset(Sequence[Example]):
     ) -> Dataset:  # fmt: skip
         """Extract the regions of all images to the store `out`, and return the data set with regions.
 
-        A second call resumes. `finetune`, `pretrain` and `evaluate` read these regions. For a data set without regions,
-        each call extracts them again. `detector`: name of a detector, or folder of a detector, model or run.
-        `features`: file or folder of region features, to be used in place of a detector. Raises DataError and
-        RecipeError.
+        A second call resumes an interrupted extraction. `finetune`, `pretrain` and `evaluate` read the stored regions.
+        If a data set has no regions, each of their calls extracts the regions again. `detector`: name of a detector, or
+        folder of a detector, model or run. `features`: file or folder of region features, to be used in place of a
+        detector. Raises DataError and RecipeError.
         """
         check_path("out", out, "a folder for the store", DataError)
         kinds = (str, os.PathLike, *(() if features is None else (type(None),)))
         check_type("detector", detector, kinds, "a folder or name of a detector, or features=", RecipeError)
         check_features(features)
         if self.source is not None:
-            raise DataError(f"{self.name} has regions already, in the store {self.source}; pass it as it is")
+            raise DataError(f"{self.name} already has regions, in the store {self.source}; pass this store")
         named, given = (None if one is None else os.fspath(one) for one in (detector, features))
         with taken(Path(out), "store"):
             files = None if given is None else Path(given)
@@ -150,10 +150,10 @@ class Dataset(Sequence[Example]):
     ) -> Dataset:  # fmt: skip
         """Read a store, or a file or folder of any format that `diptych extract` reads.
 
-        images: the folder of the images, by default the folder of the data. split: the split of records whose files
-        name none. By default the image's name and `seed` decide: 80% train, 10% val, 10% test. `data["val"]` selects a
-        split. Invalid entries are skipped with a warning. If they are more than 10 and more than 1% of all, this is an
-        error, unless `skip_bad` is set. Raises DataError.
+        images: the folder of the images, by default the folder of the data. split: the split of records whose files do
+        not name a split. By default the image's name and `seed` decide: 80% train, 10% val, 10% test. `data["val"]`
+        selects a split. Invalid entries are skipped with a warning. More than 10 invalid entries that are also more
+        than 1% of all are an error, unless `skip_bad` is True. Raises DataError.
         """
         check_path("path", path, "a store, or a file or folder of a known format", DataError)
         if images is not None:
@@ -196,10 +196,10 @@ class Dataset(Sequence[Example]):
         """Make a data set from rows: dicts, a DataFrame, or a `Dataset` or `DatasetDict` of the package `datasets`.
 
         The other parameters name columns. By default, the columns image, caption (or captions), question, answer (or
-        answers) and split are used if they exist. An image may have any form that `Model.caption` takes. If it is not a
-        file, a copy is stored in the cache. A caption or answer is a text or a list of texts. Rows of a `DatasetDict`
-        keep its splits; other rows without a split get one as in `read`. Rows with the same image are joined. Raises
-        DataError, with the row's index, for a row without texts or without an image.
+        answers) and split are used if they exist. An image may have any form that `Model.caption` takes. Of an image
+        that is not a file, a copy is stored in the cache. A caption or answer is a text or a list of texts. Rows of a
+        `DatasetDict` keep its splits. Other rows without a split get a split as in `read`. Rows with the same image are
+        joined. Raises DataError, with the row's index, for a row without texts or without an image.
         """
         columns = _Columns(image, caption, question, answer, split)
         if isinstance(rows, Mapping):
@@ -281,14 +281,14 @@ def _rows(rows: Any, image: str) -> Iterable[Any]:
 def _texts(value: Any, row: int) -> tuple[str, ...]:
     """Return the non-empty texts of a cell; a number becomes its text.
 
-    The package `datasets` has VQA v2's answers as dicts with an `answer`.
+    In the package `datasets`, VQA v2's answers are dicts with the key `answer`.
     """
     if isinstance(value, Mapping):
         value = value.get("answer")
     if isinstance(value, str):
         return (value,) if value.strip() else ()
     if isinstance(value, bool):
-        raise DataError(f"row {row} has {value} in place of a text; write it as a word, such as 'yes'")
+        raise DataError(f"row {row} has {value} where a text is expected; write a word, such as 'yes'")
     if isinstance(value, Real) and not math.isnan(value):  # NaN is a missing value
         number = float(value)
         return (str(int(number) if number.is_integer() else number),)
@@ -312,7 +312,7 @@ def _placed(value: Any, number: int) -> tuple[str, Path]:
         elif not isinstance(picture := readable(value), torch.Tensor):
             path = Path(value)
             if not path.is_file():
-                raise DataError(f"found no image {path}, expected one; fetch it, or correct its path")
+                raise DataError(f"there is no image {path}; download it, or correct the path")
             return str(value), path
         else:
             written = BytesIO()

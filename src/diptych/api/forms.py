@@ -32,7 +32,7 @@ OneImage: TypeAlias = (
 
 # A path (str) is an iterable too, so the overload for one image comes first.
 class PerImage(Protocol[P, R]):
-    """A method that returns one result, a list or an iterator, like its images."""
+    """A method that returns one result for one image, a list for a list, and an iterator for an iterator."""
 
     @overload
     def __call__(self, images: OneImage, /, *args: P.args, **options: P.kwargs) -> R: ...  # type: ignore[overload-overlap]
@@ -45,7 +45,7 @@ class PerImage(Protocol[P, R]):
 class PerText(Protocol[R]):
     """A method on images and texts.
 
-    One image and one text give one result; otherwise it returns a list or an iterator.
+    One image and one text give one result; several images or texts give a list or an iterator.
     """
 
     @overload

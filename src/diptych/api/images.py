@@ -106,7 +106,7 @@ def _from_array(array: NDArray[Any], kind: str) -> Picture:
     """Convert an array (H, W, 3) or (3, H, W), of uint8 or of floats from 0 to 1, to uint8 (3, H, W)."""
     what = f"found {kind} of {array.dtype} and shape {array.shape}"
     if array.ndim != 3 or 3 not in (array.shape[0], array.shape[2]) or sorted(array.shape)[1] < SMALLEST_SIDE:
-        size = f"at least {SMALLEST_SIDE} pixels on each side; of grey or RGBA pass PIL.Image.fromarray(array)"
+        size = f"at least {SMALLEST_SIDE} pixels on each side; for grey or RGBA pass PIL.Image.fromarray(array)"
         raise DataError(f"{what}; expected (H, W, 3) or (3, H, W), RGB, {size}")
     if array.dtype.kind == "f":
         low, high = float(array.min()), float(array.max())
@@ -157,7 +157,7 @@ def numbered(number: int | None, error: DataError) -> DataError:
 
 
 def name_of(image: Any, number: int) -> Path:
-    """Return the path of an image; its index `number` if it has no path."""
+    """Return the path of an image. For an image without a path, its index `number` serves as the path."""
     record = getattr(image, "record", image)
     if isinstance(record, Record):
         return record.image or Path(record.key)

@@ -55,7 +55,7 @@ class Options:
     settings: Sequence[str] = ()  # KEY=VALUE
     detector: str | None = None
     features: AnyPath | None = None
-    split_seed: int = 0  # seed that draws splits if the data names none
+    split_seed: int = 0  # seed that draws splits if the data does not name them
     skip_bad: bool = field(default=False, repr=False)  # allows many invalid entries in the data
 
 
@@ -218,7 +218,7 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
 
 
 def check_words(spec: TaskSpec, split: str, path: Path, records: Store | list[Record]) -> None:
-    """Check records of which no store was made yet.
+    """Check records before a store is made of them.
 
     Raises DataError if no record of the split can be used for the task.
     """

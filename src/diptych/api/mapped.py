@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Mapped:
-    """Base class of `Model` with the code that its methods share."""
+    """Base class of `Model`, with the code that the methods of `Model` share."""
 
     def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
@@ -63,7 +63,7 @@ class Mapped:
                 answers = answer([record for record, _ in looked], [text for _, (_, text) in batch])
                 yield from (made(result, *about) for result, about in zip(answers, looked, strict=True))
 
-        if isinstance(texts, Iterator) or (isinstance(images, Iterator) and not one):  # an open file is one
+        if isinstance(texts, Iterator) or (isinstance(images, Iterator) and not one):  # an open file is an iterator
             return computed()
         return next(computed()) if one and single else list(computed())
 

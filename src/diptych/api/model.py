@@ -57,7 +57,7 @@ def load(
     load_plugins()
     path = packaged(Path(source))
     if revision is not None and path.exists():
-        raise RecipeError(f"revision: found {revision!r}, but {source} is a folder, which has none; leave it out")
+        raise RecipeError(f"revision: found {revision!r}, but {source} is a folder without revisions; leave it out")
     if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:
         from diptych.serving.hub import fetch
 
@@ -99,7 +99,7 @@ class Model(Mapped):
 
         Args:
             images: one or several images, in any form.
-            captions: number of captions per image, 1 to 16; all but the first are in `.others`.
+            captions: number of captions per image, 1 to 16. `.others` has all captions but the most probable.
             beams: number of beams, 1 to 16; 1 is greedy. None: as in the model's recipe.
             min_words, max_words: limits of a caption's length in words, including one for its end.
             length_bonus: added to a beam's score for each word.
@@ -165,7 +165,8 @@ class Model(Mapped):
 
     @per_text(Found)
     def ground(self, images: Any, expressions: Any, /) -> Any:
-        """Return the region to which an expression refers as Found: its label, with `.box` in pixels and `.score`.
+        """Find the region to which an expression refers. Return a Found: the region's label, with `.box` in pixels and
+        `.score`.
 
         >>> crop = Image.open("photo.png").crop(model.ground("photo.png", "the dog").box)
         """
@@ -178,7 +179,8 @@ class Model(Mapped):
 
     @per_text(Judgement)
     def verify(self, images: Any, statements: Any, /) -> Any:
-        """Return 1 if a statement about an image is true, else 0, as Judgement with the probability of this result.
+        """Decide whether a statement about an image is true. Return 1 or 0 as a Judgement, with the probability of this
+        result.
 
         >>> model.verify("photo.png", "there is a dog") in (True, False)
         True
@@ -218,7 +220,8 @@ class Model(Mapped):
         return self._mapped(VCR, images, None, choose, made)
 
     def predict(self, task: str, images: Any, **request: Any) -> Any:
-        """Return the answer of any task as the service's message: `predict("vqa", image, question="...")`."""
+        """Return the answer of any task, in the form in which the service sends it: `predict("vqa", image,
+        question="...")`."""
         interface = find_task(task).required_interface
         message = validated(interface.request, request, task)
         self.predictor.check(find_task(task), message)
@@ -282,8 +285,8 @@ class Model(Mapped):
     def encode_image(self, images: Any) -> Any:
         """Return the unit vector (D,) float32 of one image, or (N, D) for several.
 
-        For an iterator, yield vectors. Raises UnsupportedError for a model that encodes image and text jointly, as it
-        has no separate vectors.
+        For an iterator, yield vectors. Raises UnsupportedError for a model that encodes image and text jointly, because
+        this gives no separate vectors.
         """
         self._need_towers()
 
@@ -334,8 +337,8 @@ class Model(Mapped):
         """Upload the model with its card to the Hugging Face hub as `user/name`, and return the URL.
 
         `license`: licence of the weights in the hub's form, such as apache-2.0. `dry_run`: a folder to write to,
-        instead of uploading; its path is returned. If the recipe has paths on this machine, there is a warning. Raises
-        RecipeError without a token, CheckpointError for damaged files.
+        instead of uploading; its path is returned. If the recipe contains paths of this machine, a warning lists them.
+        Raises RecipeError without a token, CheckpointError for damaged files.
         """
         from diptych.serving import hub
         from diptych.serving.card import Publisher, model_card

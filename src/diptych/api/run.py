@@ -55,7 +55,7 @@ class Plot(str):
 class Run:
     """The folder of a training run: its recipe, logged steps, learning curves and trained model.
 
-    `folder` is its path. `folder / "model"` is a complete model folder, which can be copied.
+    `folder` is the path. `folder / "model"` is a complete model folder, which can be copied.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

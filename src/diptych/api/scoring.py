@@ -43,7 +43,7 @@ def evaluate(
         task: by default the task that the model was trained for.
         features: file or folder of precomputed region features, for a model that was trained on such features.
         skip_bad: allow data in which more than 10 entries, and more than 1% of all, are invalid.
-        without_images: score the model with blank regions, and the gain of the same model with images.
+        without_images: score the model with blank regions. The gain of the same model with images is also scored.
 
     Raises RecipeError, DataError and CheckpointError.
     """
@@ -62,9 +62,9 @@ def compare(
 ) -> Score:
     """Compare two models on the same images: the score of the second minus that of the first, times 100.
 
-    The 95% interval is from a paired bootstrap over images (Koehn, EMNLP 2004). The models differ significantly if it
-    excludes 0. `.notes` states how many of the images A (the first model) and B were trained on. Arguments and errors
-    are as in `evaluate`. Also raises RecipeError for a task whose predictions cannot be paired.
+    The 95% interval is from a paired bootstrap over images (Koehn, EMNLP 2004). The models differ significantly if this
+    interval excludes 0. `.notes` states how many of the images A (the first model) and B were trained on. Arguments and
+    errors are as in `evaluate`. Also raises RecipeError for a task whose predictions cannot be paired.
     """
     return paired_gain(first, second, data, split, task, skip_bad)
 
@@ -113,11 +113,12 @@ def _check_task(task: object) -> None:
 def scored_store(
     data: Data, model: ModelFolder, options: Options, split: str, spec: TaskSpec | None, alone: bool = False
 ) -> Iterator[Store]:
-    """Open data as a store. If it is not a store, the model's detector extracts its regions to a temporary folder.
+    """Open data as a store. If the data is not a store, the model's detector extracts its regions to a temporary
+    folder.
 
-    `split`: the split to score. `spec`: its task, if any. `alone`: True if no baseline is fitted to other splits; then
-    their regions are not extracted. Raises DataError for a split without records for the task, before any image is
-    opened.
+    `split`: the split to score. `spec`: the task to score, if known. `alone`: True if no baseline is fitted to other
+    splits; then the regions of other splits are not extracted. Raises DataError for a split without records for the
+    task, before any image is opened.
     """
     check_type("split", split, str, "the name of a split, or several joined by +", DataError)
     path, opened = opened_data(data, options)

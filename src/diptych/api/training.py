@@ -42,8 +42,8 @@ def finetune(
 
     Args:
         task: name such as caption or vqa.
-        data: a `Dataset`, a store, or a path that `Dataset.read` takes. If it is not a store, its regions are extracted
-            first with `detector` (default: the model's detector), or are read from `features`.
+        data: a `Dataset`, a store, or a path that `Dataset.read` takes. If the data is not a store, its regions are
+        extracted first with `detector` (default: the model's detector), or are read from `features`.
         model: the model to start from, as a folder, name on the hub, loaded model or run; None: random weights.
         recipe: a name, or a recipe that `diptych.recipe` returned; default: SYSTEM/small/TASK of the model's system.
         out: folder of the run; default: runs/TASK-HASH, with a hash of recipe, data and model.
@@ -53,8 +53,8 @@ def finetune(
         patience: the run stops after this number of validations without a better score.
         settings: further keys of the recipe, such as {"optimizer.warmup_steps": 100}.
         without_images: train a blind baseline, with blank regions (data.images=false).
-        on_log: called with a dict for each log line (step, total, lr, losses/NAME, validation/NAME, ...). If it returns
-            False, the training stops and keeps its best weights.
+        on_log: called with a dict for each log line (step, total, lr, losses/NAME, validation/NAME, ...). If the
+        function returns False, the training stops and keeps its best weights.
 
     Raises RecipeError, DataError or CheckpointError before anything is written. Raises TrainingError if training fails,
     and Stopped after Ctrl-C.
@@ -83,7 +83,7 @@ def pretrain(
     """Pre-train a model on images and captions, and return the run.
 
     Arguments and errors are as in `finetune`. `data` may be a dict of data sets by name. The split `train` of each data
-    set then gets its name. In a recipe with several stages, `steps` and `epochs` apply to each stage.
+    set then gets the name of the data set. In a recipe with several stages, `steps` and `epochs` apply to each stage.
     """
     check_type("recipe", recipe, (str, Recipe, Stages), "the name of a recipe, a Recipe or Stages", RecipeError)
     check_training(locals())
@@ -141,7 +141,7 @@ def register(
 def _assignments(
     settings: Settings, steps: int | None, batch: int | None, lr: float | None, patience: int | None, seed: int | None
 ) -> list[str]:
-    """Return the given arguments as KEY=VALUE of the recipe, then `settings`.
+    """Return the given arguments, followed by `settings`, as assignments KEY=VALUE to keys of the recipe.
 
     Raises RecipeError for a duplicate key.
     """

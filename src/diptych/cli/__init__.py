@@ -1,4 +1,4 @@
-"""The command line: verbs, their options, and the display of errors. The work of a verb is done in other rooms.
+"""The command line: verbs, their options, and the display of errors. Other packages do the work of a verb.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped and saved (the same command resumes), 130 interrupted.
 Slow imports are inside the verbs, so that `--help` is fast.
@@ -85,7 +85,8 @@ def run_verb(arguments: list[str], debug: bool) -> int:
 
 
 def _flushed(code: int) -> int:
-    """Flush standard output and return the exit code. If Python failed to flush at exit, it would change the code."""
+    """Flush standard output and return the exit code. Otherwise a failed flush at Python's exit would change the
+    code."""
     try:
         sys.stdout.flush()
     except OSError as error:

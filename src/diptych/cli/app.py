@@ -181,8 +181,8 @@ def hold(folder: Path, kind: Kind, temporary: bool = True) -> None:
 
     After SIGTERM the verb saves what was done; repeated signals are ignored. With `temporary`, temporary files are put
     into the folder. Pass False if the folder is written under another name and replaced as a whole. Raises DiptychError
-    if another process writes to the folder, or if it is not writable. Raises OutputError if it has files of another
-    kind.
+    if another process writes to the folder, or if the folder is not writable. Raises OutputError if the folder has
+    another kind of content.
     """
     from multiprocessing.util import Finalize
 

@@ -70,7 +70,7 @@ class ScoredOptions:
 
 @dataclass(frozen=True)
 class RetrievalOptions:
-    """Options for a part of the ranking: queries, candidates and galleries."""
+    """Options that limit the ranking to a part of the queries and candidates, or divide it into galleries."""
 
     panel: ClassVar[str] = "Retrieval"
     direction: Literal["both", "text-to-image", "image-to-text"] = Option(

@@ -34,7 +34,8 @@ def _setting(name: str) -> Any:
 
 @dataclass(frozen=True)
 class WritingOptions:
-    """Options for decoding captions; the recipe sets the others. docs/own-data-reference.md has examples."""
+    """Options for decoding captions. All other decoding settings come from the recipe. docs/own-data-reference.md has
+    examples."""
 
     panel: ClassVar[str] = DECODING
     beams: int | None = _setting("beams")
@@ -57,7 +58,7 @@ class WritingOptions:
     def over(self, model: ModelFolder) -> DecodingOptions | None:
         """Return the model's decoding options with the given changes; None if no option was given.
 
-        Also seeds the sampling.
+        The random generator for sampling is seeded too.
         """
         if not self.given:
             return None

@@ -25,7 +25,7 @@ Refuse = Callable[[object, DataError], object]
 class ShownFolder:
     """Writes a PNG per prediction to the folder of `--show`.
 
-    It has the name of its image, and a number if the name is taken.
+    A PNG has the name of its image, and a number if the name is taken.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -79,7 +79,7 @@ class Failures:
     def check(self, images: Sequence[Path]) -> None:
         """Raise DataError if an image failed."""
         if self.count:
-            raise DataError(f"{self.count} of {max(len(images), self.count)} images failed; the reasons are above")
+            raise DataError(f"{self.count} of {max(len(images), self.count)} images failed; see the reasons above")
 
 
 def _instead(folder: Path) -> str:
@@ -113,5 +113,5 @@ def find_images(names: list[str], refuse: Refuse) -> list[Path]:
             refuse(name, error)
         paths |= dict.fromkeys(here)
     if not paths:
-        raise DataError("there are no images to read; the reasons are above")
+        raise DataError("no image could be read; the reasons are printed above")
     return list(paths)

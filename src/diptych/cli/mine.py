@@ -57,13 +57,13 @@ class JudgeOptions:
     )
 
     def judges(self) -> dict[str, str]:
-        """Return rule (`realism`, `nsfw`) -> judge.
+        """Return the judge of each rule: `realism` or `nsfw` -> name of a judge.
 
         Raises DiptychError if neither --nsfw nor --skip-nsfw-check was given.
         """
         if self.nsfw is None and not self.skip_nsfw_check:
-            way_out = "or pass --skip-nsfw-check, and the report calls all images «not judged»"
-            raise DiptychError(f"no NSFW judge, and none comes with Diptych: pass one with --nsfw FOLDER, {way_out}")
+            way_out = "or skip this check with --skip-nsfw-check"
+            raise DiptychError(f"found no judge of unsafe images (Diptych has none); pass --nsfw FOLDER, {way_out}")
         named = {"realism": self.realism, "nsfw": self.nsfw}
         return {place: name for place, name in named.items() if name is not None}
 

@@ -95,12 +95,13 @@ class PackageVerb(TyperCommand):
         assert self.name is not None
         load_plugins()
         if (made := make_verb(self.name)) is None:
-            raise unknown_name(f"{verbs_listed()[self.name]} lists the verb {self.name}, but adds no task with it")
+            raise unknown_name(f"the package {verbs_listed()[self.name]} lists the verb {self.name}, but not its task")
         return made.make_context(info_name, args, parent, **extra)
 
 
 def _positional(args: Sequence[str]) -> list[str]:
-    """Return the words that may be positional arguments: all but options, and the values of options of all verbs."""
+    """Return the words that may be positional arguments: not options, and not values that follow an option of any
+    verb."""
     if "--" in args:
         return list(args)
     before = ["", *args]
@@ -108,7 +109,7 @@ def _positional(args: Sequence[str]) -> list[str]:
 
 
 def make_verb(name: str) -> Any:
-    """Return the command of the task with this verb; None if no task has it."""
+    """Return the command of the task with this verb; None if no task has this verb."""
     from diptych.tasks import tasks_by_verb
 
     spec = tasks_by_verb().get(name)

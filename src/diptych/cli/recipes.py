@@ -92,7 +92,7 @@ def _length(entry: CatalogueEntry) -> str:
 
 
 def _print_about(entry: CatalogueEntry) -> None:
-    """Print the description of a recipe to standard error, since standard output is only for the keys."""
+    """Print the description of a recipe to standard error, because standard output is only for the keys."""
     from diptych.systems.catalogue import made
 
     lines = [entry.about, f"type: {entry.command}", f"reads {entry.samples:,} samples in {_length(entry)} steps"]

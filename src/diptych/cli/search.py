@@ -77,7 +77,7 @@ def search(
 
 
 def _ask(server: str, given: dict[str, Any], as_json: bool) -> None:
-    """Search the images of a service, and print the best ones as URLs of small copies."""
+    """Search the images of a service, and print the URLs of small copies of the best images."""
     from diptych.runtime.configs import derive, validated
     from diptych.serving.client import Client
     from diptych.tasks.retrieval import RETRIEVAL, SearchRequest

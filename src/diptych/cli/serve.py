@@ -96,8 +96,8 @@ def _token(file: Path | None) -> str | None:
 def _opened(models: list[str], features: Path | None, computing: ComputingOptions) -> dict[str, Predictor]:
     """Return name -> opened model.
 
-    The name is the last part of the path, with a number if it is taken. `features`: given features, for models without
-    a detector.
+    The name is the last part of the path, with a number if it is taken. `features`: precomputed features, for models
+    without a detector.
     """
     from diptych.api.model import load
 
@@ -116,12 +116,12 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
         raise CheckpointError("no model to serve; pass a model folder or the folder of a run")
     if features is not None and not any(map(_reads_given, opened.values())):
         raise RecipeError(
-            f"--features {features} needs a model trained on given features, but {', '.join(opened)} have their own "
+            f"--features {features} needs a model of precomputed features, but {', '.join(opened)} have their own "
             "detectors; leave out --features"
         )
     return opened
 
 
 def _reads_given(predictor: Predictor) -> bool:
-    """Return True if the model reads given features, instead of features of its own detector."""
+    """Return True if the model reads precomputed features, instead of features of its own detector."""
     return predictor.folder.contract.is_given or predictor.folder.detector is None

@@ -63,9 +63,9 @@ class TrainingOptions:
     as_json: AsJson = False
 
     def assignments(self, **options: str | bool | None) -> list[str]:
-        """Return KEY=VALUE for options that set keys of the recipe, then those of --set.
+        """Return KEY=VALUE for each option that sets a key of the recipe, followed by the values of --set.
 
-        `data__vocabulary` sets data.vocabulary.
+        For instance, `data__vocabulary` sets the key data.vocabulary.
         """
         keys: dict[str, Any] = {name.replace("__", "."): value for name, value in options.items()}
         keys |= {"training.seed": self.seed, "training.steps": self.steps, "training.batch": self.batch_size}

@@ -97,8 +97,8 @@ def match(
 def _named(model: str | None, server: str | None, verb: str) -> str:
     """Return the name of the model.
 
-    Raises RecipeError if it is missing, and UnsupportedError if a service was given instead, with the verbs that the
-    service answers.
+    Raises RecipeError if the name is missing, and UnsupportedError if a service was given instead, with the verbs that
+    the service answers.
     """
     if server is not None:
         from diptych.serving.client import Client

@@ -45,12 +45,13 @@ def check(
     tasks: Mapping[str, Callable[[Record], bool]] | None = None,
     seen: SeenImages | None = None,
 ) -> CheckReport:
-    """Check every record, and with `pictures` open every image. `model`: the feature contract that a model requires.
+    """Check every record. If `pictures` is True, every image is opened. `model`: the feature contract that a model
+    requires.
 
-    `seen`: fingerprints of the images that this model was trained on. Images of val and test splits are compared with
+    `seen`: fingerprints of the images that a model was trained on. Images of val and test splits are compared with
     them. `tasks`: for each task, a function that returns True if the task can train on a record. The report counts
     these records for each task and split.
-    In a store, an image that cannot be opened is a warning: training reads the features only.
+    If an image of a store cannot be opened, this is only a warning, because training reads the stored features.
     """
     checker = _Checker(data.contract if isinstance(data, Store) else None, pictures, tasks or {})
     for record in checker.opened(_records(data, checker)):
@@ -133,7 +134,8 @@ class _Checker:
                     yield record if own is None else replace(record, fingerprint=own)
 
     def compare_splits(self) -> None:
-        """Report images of val and test splits that nearly equal an image of another split, such as a rescaled copy."""
+        """Report images of val and test splits that are near copies of an image of another split, such as rescaled
+        copies."""
         for (key, split), (copy, other) in copies_across(self.prints, SCORED):
             if key not in self.files or self.files[key] != self.files.get(copy):
                 self.add("near copy in two splits", f"{key} ({split}) is like {copy} ({other})")
@@ -289,12 +291,13 @@ class _Checker:
 
 
 def _leak(*splits: str) -> Severity:
-    """Return the severity of an image that occurs in all these splits: an error if one is a val or test split."""
+    """Return the severity of an image that occurs in all these splits: an error if one of them is a val or test
+    split."""
     return "error" if any(split.startswith(SCORED) for split in splits) else "warning"
 
 
 def _content(record: Record) -> tuple[str | None, str | None, Fingerprint | None]:
-    """Return the sha256 of the image file, why it cannot be opened, and its fingerprint; each may be None."""
+    """Return the image file's sha256, the reason why it cannot be opened, and its fingerprint. Each may be None."""
     if record.image is None:
         return None, None if record.regions is not None else "the record names no image", None
     try:

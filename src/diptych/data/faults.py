@@ -22,7 +22,7 @@ class Fault:
     """A known fault in files that earlier versions wrote."""
 
     what: str
-    mended: str  # the first version without it
+    mended: str  # the first version without the fault
     touches: Callable[[Path], bool]  # True if this store, model, tokeniser or score file may have the fault
     again: str  # the command that makes the file again
     shows: bool = False  # True: `touches` finds the fault itself, so the file's version does not matter
@@ -45,7 +45,7 @@ def _has_boxed_tiffs(path: Path) -> bool:
 def _strips(path: Path) -> bool:
     """Return True for a vocabulary that Diptych trained with BERT's normaliser.
 
-    Its tokens are in alphabetical order.
+    Its tokens are then in alphabetical order.
     """
     tokens = _json(path / FILE)
     ids: dict[str, int] = tokens["model"]["vocab"] if tokens["normalizer"]["type"] == "BertNormalizer" else {}

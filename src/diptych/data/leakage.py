@@ -1,7 +1,7 @@
 """Count the test images that a model was trained on.
 
 Images are compared by their fingerprints (`diptych.vision.fingerprints`). Two images with equal content hashes are the
-same. They are near copies if their difference hashes differ in at most NEAR of 64 bits; one of the images may be
+same. Two images are near copies if their difference hashes differ in at most NEAR of 64 bits; one of the images may be
 mirrored. Measured on drawn test images: 300 were saved as JPEGs of quality 75, and 298 of these differ from the
 original in at most 4 bits. None of the 300 is within 7 bits of a different image among 3,000. No mirrored copy of 600
 images is within 8 bits of a different image.
@@ -119,7 +119,7 @@ class SeenImages:
     def load(cls, folder: Path) -> SeenImages | None:
         """Read the fingerprints of a model folder.
 
-        Return None if it has none. Raises CheckpointError for a damaged file.
+        Return None if the folder has no fingerprints. Raises CheckpointError for a damaged file.
         """
         path = folder / FILE
         if not path.is_file():
@@ -143,7 +143,7 @@ def leakage(seen: SeenImages | None, store: Store, numbers: Sequence[int]) -> Le
 
 
 def prints_of(store: Store, numbers: Sequence[int]) -> Fingerprints:
-    """Return the fingerprints of these records' images. If the store has none, the image files are opened."""
+    """Return the fingerprints of the records' images. If the store lacks fingerprints, the image files are opened."""
     prints: list[Sequence[int]] = []
     without: list[Record] = []
     for number in numbers:
@@ -186,7 +186,7 @@ def copies_across(
 def _near(tested: U64, mirrored: U64, seen: U64) -> NDArray[np.int64]:
     """Return for each test image the index of a near copy among `seen`.
 
-    If it has none, its mirrored hash is tried; else -1.
+    For an image without a near copy, the hash of the mirrored image is tried. If this fails too, the index is -1.
     """
     near = near_copies(tested, seen)
     return np.where(near >= 0, near, near_copies(mirrored, seen))

@@ -19,7 +19,7 @@ def bleu_counts(prediction: Tokens, references: Sequence[Tokens]) -> NDArray[np.
     """Return a row (9,): counts of matches and of n-grams (n = 1 to 4), and the length of the closest reference.
 
     A match is an n-gram of the prediction that occurs in a reference. It counts at most as often as in a single
-    reference. Of two references whose lengths are equally close, the shorter one is used.
+    reference. If the lengths of two references are equally close, the shorter reference is used.
     """
     matched, written = [], []
     for order in ORDERS:

@@ -1,8 +1,8 @@
 """Confidence intervals of scores by percentile bootstrap (Efron, 1979; paired comparison: Koehn, EMNLP 2004).
 
-Images are resampled, since the questions or captions of an image are not independent. A score must be a function of a
+Images are resampled, because the questions or captions of an image are not independent. A score must be a function of a
 sum of rows, with a row per image. For instance, mean CIDEr has rows (score, 1), and BLEU has rows of counts. The row of
-an image is the same in every draw. So CIDEr's document frequencies are always those of the whole set.
+an image is the same in every draw. CIDEr's document frequencies are therefore always those of the whole set.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +43,7 @@ def rows_by_picture(scores: ArrayLike, pictures: Sequence[str] | None = None) ->
     if pictures is None:
         return np.stack([values, np.ones_like(values)], axis=1)
     if len(pictures) != len(values):
-        raise DataError(f"found {len(values)} scores and {len(pictures)} images; expected an image for each score")
+        raise DataError(f"found {len(values)} scores and {len(pictures)} images; pass the image of each score")
     places: dict[str, int] = {}
     owners = np.array([places.setdefault(picture, len(places)) for picture in pictures], dtype=np.int64)
     return np.stack([np.bincount(owners, values), np.bincount(owners)], axis=1).astype(np.float64)
@@ -69,7 +69,7 @@ def paired_interval(
     Raises DataError for unequal shapes, and in the same cases as `bootstrap_interval`.
     """
     if first.shape != second.shape:
-        raise DataError(f"rows of shapes {first.shape} and {second.shape}; a paired comparison needs the same images")
+        raise DataError(f"found rows of shapes {first.shape} and {second.shape}; pass scores of the same images")
 
     def difference(summed: Callable[[Rows], Rows]) -> Rows:
         return statistic(summed(first)) - statistic(summed(second))
@@ -107,7 +107,7 @@ def resampled_interval(
 def _draws(pictures: int, draws: int, seed: int) -> Iterator[Rows]:
     """Yield how often each image is drawn, as arrays (draws, images) of at most _AT_ONCE entries."""
     if pictures == 0 or draws < 1:
-        raise DataError(f"nothing to draw: {pictures} images, {draws} draws")
+        raise DataError(f"found {pictures} images and {draws} draws, expected at least one of each")
     generator = np.random.default_rng(seed)
     block = max(1, _AT_ONCE // pictures)
     for start in range(0, draws, block):
@@ -123,6 +123,6 @@ def _interval(score: Callable[[Callable[[Rows], Rows]], Rows], weights: Iterator
     drawn = np.concatenate([score(one.__matmul__) for one in weights])
     value = float(score(lambda rows: rows.sum(axis=0, keepdims=True))[0])
     if not 0 < level < 1:
-        raise DataError(f"level {level}: expected a number between 0 and 1, such as 0.95")
+        raise DataError(f"level: found {level}, expected a number between 0 and 1, such as 0.95")
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return Interval(value, float(low), float(high))

@@ -1,6 +1,7 @@
 """All scores of captions, with the names and scales of pycocoevalcap.
 
-Scores are fractions: BLEU-1..4, ROUGE-L, METEOR and SPICE from 0 to 1, CIDEr from 0 to 10. Papers print each times 100.
+Scores are fractions: BLEU-1..4, ROUGE-L, METEOR and SPICE from 0 to 1, CIDEr from 0 to 10. Papers print each score
+times 100.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,8 +51,8 @@ def caption_scores(
 ) -> dict[str, float]:
     """Return {"BLEU-1": ..., ..., "ROUGE-L": ..., "CIDEr": ...}, and METEOR and SPICE if `extra_metrics` names them.
 
-    METEOR and SPICE need Java. Raises RecipeError at the start if one of them cannot run here (see `unavailable`), and
-    DataError in the same cases as `caption_items`.
+    METEOR and SPICE need Java. Raises RecipeError at the start if a requested score cannot run here (see
+    `unavailable`), and DataError in the same cases as `caption_items`.
     """
     extra = java_scores(predictions, references, extra_metrics)
     return caption_items(predictions, references).scores() | extra
@@ -60,9 +61,9 @@ def caption_scores(
 def java_scores(
     predictions: Mapping[str, str], references: Mapping[str, Sequence[str]], names: Sequence[str]
 ) -> dict[str, float]:
-    """Return only METEOR and SPICE, as `names` selects.
+    """Return the scores in `names`, which may be METEOR and SPICE.
 
-    Raises RecipeError at the start if one of them cannot run here.
+    Raises RecipeError at the start if one of these scores cannot run here.
     """
     for name in names:
         unavailable(name, required=True)
@@ -74,7 +75,7 @@ def _tokenised(
 ) -> tuple[dict[str, Tokens], dict[str, list[Tokens]]]:
     """Return the tokenised predictions and references. Raises DataError unless both have the same images."""
     if not references:
-        raise DataError("no reference captions, so nothing to score")
+        raise DataError("found no reference captions, so nothing can be scored; pass some")
     for key, captions in references.items():
         if isinstance(captions, str) or not captions:
             raise DataError("expected a list of one or more reference captions", key=key)

@@ -1,8 +1,8 @@
 """CIDEr (Vedantam et al., CVPR 2015, arXiv:1411.5726) as pycocoevalcap computes it: 0 to 10, papers print it times 100.
 
 pycocoevalcap's CIDEr has the clipping and the length penalty of CIDEr-D (section 5 of the paper). It differs from the
-paper's CIDEr-D only in the document frequencies: it takes them from the evaluated references. SCST training
-(arXiv:1612.00563) takes them from the whole training corpus. `CiderD` computes both, given the frequencies.
+paper's CIDEr-D only in the document frequencies, which are those of the evaluated references. SCST training
+(arXiv:1612.00563) uses those of the whole training corpus. `CiderD` computes both, given the frequencies.
 
     CIDEr-D(c, references) = 10/4  sum over n = 1..4  mean over references r  exp(-(|c| - |r|)^2 / (2 * 6^2))
                              * sum over n-grams g of min(c_g, r_g) r_g / (|c_n| |r_n|)
@@ -74,7 +74,7 @@ class DocumentFrequencies:
 
 @dataclass(frozen=True)
 class _Weighed:
-    """A caption as TF-IDF weights of its n-grams, the norm for each n, and its length."""
+    """A caption as the TF-IDF weights of its n-grams, with their norm for each n, and the caption's length."""
 
     weights: Mapping[Ngram, float]
     norms: Sequence[float]
@@ -100,7 +100,7 @@ class CiderD:
         references = self._weighed.get(key)
         if references is None:
             if not self._references.get(key):
-                raise DataError("no reference captions to score against; leave the image out or give it one", key=key)
+                raise DataError("this image has no reference caption; leave it out, or add a caption", key=key)
             references = self._weighed[key] = [self._weigh(reference) for reference in self._references[key]]
         weighed = self._weigh(caption)
         return 10 * sum(_similarity(weighed, reference) for reference in references) / len(references)

@@ -54,7 +54,8 @@ def without_models(package: Path) -> str | None:
 
 
 def java_score(name: str, predictions: Mapping[str, Tokens], references: Mapping[str, Sequence[Tokens]]) -> float:
-    """Return METEOR or SPICE of a corpus: key -> tokenised caption or captions.
+    """Return METEOR or SPICE of a corpus. Both dicts are by image: `predictions` has a tokenised caption, `references`
+    several.
 
     Call `unavailable` first. Raises DiptychError if the Java program fails.
     """
@@ -64,7 +65,7 @@ def java_score(name: str, predictions: Mapping[str, Tokens], references: Mapping
         with contextlib.redirect_stdout(io.StringIO()):
             return _meteor(truths, written) if name == "METEOR" else _spice(truths, written)
     except (OSError, ValueError, RuntimeError, subprocess.SubprocessError) as error:
-        raise DiptychError(f"{name}'s Java program stopped ({error}); it needs {_MEMORY[name]} of memory") from error
+        raise DiptychError(f"{name}'s Java program stopped ({error}); free {_MEMORY[name]} of memory for it") from error
 
 
 _MEMORY = {"METEOR": "2 GB", "SPICE": "8 GB"}

@@ -29,7 +29,7 @@ class Results:
     def coverage(self) -> float:
         """The share of the expected ids that have a prediction, 0 to 1.
 
-        If it is below 1, the score is for a smaller set.
+        If the share is below 1, the score is for a smaller set.
         """
         return len(self.predictions) / (len(self.predictions) + len(self.missing))
 
@@ -60,7 +60,7 @@ def read_references(path: Path) -> dict[str, tuple[str, ...]]:
         if key not in references:
             raise DataError(f"{path}: an image has no reference caption; add one, or remove it from `images`", key=key)
     if not references:
-        raise DataError(f"{path}: no reference captions")
+        raise DataError(f"{path}: found no reference captions; pass a file with captions")
     return {key: tuple(captions) for key, captions in references.items()}
 
 
@@ -99,22 +99,22 @@ def _checked(
     wanted, predicted = set(expected), dict[str, str]()
     for key, value in _pairs(path, read_json(path, str(path)).value, *names):
         if key in predicted:
-            raise DataError(f"{path}: predicted twice; keep one entry for each id", key=key)
+            raise DataError(f"{path}: this id has two predictions; keep one of them", key=key)
         predicted[key] = value
     predictions = {key: value for key, value in predicted.items() if key in wanted}
     missing = tuple(key for key in expected if key not in predicted)
     unknown = tuple(key for key in predicted if key not in wanted)
     ids = f"of {len(predicted)} ids"
     if not predictions:
-        raise DataError(f"{path}: none {ids} is one of the {len(wanted)} expected; is the file for this split?")
+        raise DataError(f"{path}: none {ids} is in this split, which has {len(wanted)}; pass a file of this split")
     if unknown and not allow_unknown:
         raise DataError(
-            f"{path}: {len(unknown)} {ids} are not expected ({_some(unknown)}); is the file for this split?"
+            f"{path}: {len(unknown)} {ids} are not in this split ({_some(unknown)}); pass a file of this split"
         )
     if missing and not allow_missing:
         raise DataError(
             f"{path}: {len(missing)} of {len(wanted)} ids are missing ({_some(missing)}); "
-            "predict them too, or allow missing ones and report the coverage"
+            "predict for these, too, or allow missing predictions and report the coverage"
         )
     return Results(predictions, missing, unknown, tuple(key for key, value in predictions.items() if not value.strip()))
 

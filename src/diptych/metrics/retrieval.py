@@ -22,7 +22,7 @@ RECALLS = {"captions": "text retrieval", "pictures": "image retrieval"}
 class RetrievalRanks:
     """The rank of the first right item of each query, from 0.
 
-    A wrong item with an equal score ranks before a right one.
+    A wrong item ranks before a right item with an equal score.
     """
 
     of_captions: NDArray[np.int64]  # (images,), for searches of captions
@@ -59,13 +59,13 @@ def retrieval_ranks(
     table = np.asarray(scores, dtype=np.float64)
     owners = np.asarray(picture_of, dtype=np.int64)
     if table.ndim != 2 or owners.shape != table.shape[1:]:
-        raise DataError(f"scores of shape {table.shape} with {owners.size} captions; expected (images, captions)")
+        raise DataError(f"found scores {table.shape} for {owners.size} captions, expected shape (images, captions)")
     if np.isnan(table).any():
-        raise DataError("a score is NaN, so nothing can be ranked; look for the step where the model broke")
+        raise DataError("a score is NaN, so nothing can be ranked; check the features and weights for NaN")
     if set(owners.tolist()) != set(range(len(table))):
         raise DataError(
-            f"captions of images {sorted(set(owners.tolist()))[:5]}...; every image from 0 to {len(table) - 1} needs "
-            "a caption"
+            f"found captions of the images {sorted(set(owners.tolist()))[:5]} and so on, expected a caption for every "
+            f"image from 0 to {len(table) - 1}"
         )
     same = np.arange(len(owners)) if texts is None else same_texts(texts)
     images = np.arange(len(table)) if contents is None else same_images(contents)
@@ -87,17 +87,17 @@ def recalls(ranks: RetrievalRanks, at: Sequence[int] = (1, 5, 10)) -> dict[str, 
 def rank_of(scores: ArrayLike, right: ArrayLike) -> int:
     """Return the rank of the first right item of a query, from 0.
 
-    Wrong items with an equal score rank before it. `scores` and `right` (booleans) have the shape (items,). An item
-    outside a shortlist must have the score -inf, so that it ranks last. Raises DataError for unequal shapes, for NaN,
-    and if no item is right.
+    Wrong items rank before a right item with an equal score. `scores` and `right` (booleans) have the shape (items,).
+    An item outside a shortlist must have the score -inf, so that it ranks last. Raises DataError for unequal shapes,
+    for NaN, and if no item is right.
     """
     values, own = np.asarray(scores, dtype=np.float64), np.asarray(right, dtype=bool)
     if values.shape != own.shape or values.ndim != 1:
-        raise DataError(f"scores of shape {values.shape}, `right` of shape {own.shape}; expected one of each per item")
+        raise DataError(f"found shapes {values.shape} of `scores` and {own.shape} of `right`, expected (items,) twice")
     if np.isnan(values).any():
-        raise DataError("a score is NaN, so nothing can be ranked; look for the step where the model broke")
+        raise DataError("a score is NaN, so nothing can be ranked; check the features and weights for NaN")
     if not own.any():
-        raise DataError("no right answer is among the ranked items, so the query has no rank")
+        raise DataError("no item in `right` is True, so the query has no rank; leave the query out")
     return int((values[~own] >= values[own].max()).sum())
 
 

@@ -1,7 +1,7 @@
 """ROUGE-L (Lin, 2004) as coco-caption computes it: 0 to 1, papers print it times 100.
 
 It is the F-measure of precision and recall of the longest common subsequence, with beta = 1.2, which favours recall.
-Precision and recall are the best over all references, possibly of two different references.
+Precision and recall are each the best over all references, so they may be those of two different references.
 """
 
 from bisect import bisect_left

@@ -92,7 +92,7 @@ _PLAIN = re.compile(r"[a-z]+")
 
 
 def tokens_of(sentence: str) -> tuple[str, ...]:
-    """Return the tokens of a sentence in lower case, without punctuation; () if there are none.
+    """Return the tokens of a sentence in lower case, without punctuation. A sentence without tokens gives ().
 
     >>> tokens_of("The dog's t-shirt isn't red (it is blue).")
     ('the', 'dog', "'s", 't-shirt', 'is', "n't", 'red', '-lrb-', 'it', 'is', 'blue', '-rrb-')

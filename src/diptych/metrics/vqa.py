@@ -1,7 +1,7 @@
 """VQA accuracy (Antol et al., ICCV 2015; VQA v2's evaluation server): 0 to 1, papers print it times 100.
 
-Ten people answered each question. A predicted answer is compared with each group of nine people. Its score in a group
-is min(1, people who gave the answer / 3). The accuracy is the mean of the ten scores: 0, 0.3, 0.6, 0.9 or 1.
+Ten people answered each question. A predicted answer is compared with each group of nine people. The answer's score in
+a group is min(1, people who gave this answer / 3). The accuracy is the mean of the ten scores: 0, 0.3, 0.6, 0.9 or 1.
 """
 
 import re
@@ -63,7 +63,7 @@ def normalise_answer(answer: str) -> str:
 def answer_accuracy(prediction: str, answers: Sequence[str]) -> float:
     """Return the official accuracy of a predicted answer, 0 to 1.
 
-    If the ten answers are identical, they are not normalised, as in the official code. With fewer than ten answers, as
+    As in the official code, ten identical answers are not normalised. With fewer than ten answers, as
     in a user's own data, the accuracy is min(1, share of people who gave the answer / 0.3). With one answer, it is 0 or
     1.
     """
@@ -93,14 +93,14 @@ def vqa_scores(predictions: Mapping[str, str], questions: Iterable[Question]) ->
     by_kind: dict[str, list[float]] = {"all": []}
     for question in questions:
         if question.key not in predictions:
-            raise DataError("a question has no predicted answer; predict one, or leave it out", key=question.key)
+            raise DataError("this question has no predicted answer; predict it, or leave it out", key=question.key)
         if not question.answers:
-            raise DataError("a question has no answers to score against", key=question.key)
+            raise DataError("this question has no true answers; add some, or leave it out", key=question.key)
         accuracy = answer_accuracy(predictions[question.key], question.answers)
         by_kind["all"].append(accuracy)
         by_kind.setdefault(question.kind, []).append(accuracy)
     if not by_kind["all"]:
-        raise DataError("no question to score")
+        raise DataError("found no questions, so nothing can be scored; pass some")
     return {kind: sum(accuracies) / len(accuracies) for kind, accuracies in by_kind.items()}
 
 

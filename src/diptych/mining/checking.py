@@ -123,7 +123,7 @@ def faults(table: Any, kind: str) -> Iterator[str]:
     import pyarrow.compute as pc
 
     present = set(table.column_names)
-    yield from (f"{name} is missing in a row" for name in ALWAYS[kind] if name in present and table[name].null_count)
+    yield from (f"`{name}` is missing in a row" for name in ALWAYS[kind] if name in present and table[name].null_count)
     if "fails" in present:
         yield from _unknown("fails", pc.list_flatten(table["fails"]), PICTURE_RULES.__contains__)
     for name, known in (
@@ -149,15 +149,15 @@ def _faults_of_texts(texts: Any) -> Iterator[str]:
         return
     kinds, words, fails, scores = (pc.struct_field(texts, name) for name in ("kind", "text", "fails", "score"))
     if kinds.null_count or words.null_count or fails.null_count:
-        yield "a text lacks its kind, its words or its verdicts"
+        yield "a text lacks its `kind`, `text` or `fails`"
     yield from _unknown("kind", kinds, KINDS.__contains__)
     yield from _unknown("fails of a text", pc.list_flatten(fails), OF_TEXTS.__contains__)
     if not pc.all(pc.is_finite(pc.drop_null(scores))).as_py() and len(pc.drop_null(scores)):
-        yield "a score is not finite"
+        yield "a `score` of a text is not finite"
 
 
 def _missing(table: Any, present: set[str], kind: str) -> Iterator[str]:
-    """Yield the faults in rows of kept images: a value that the record needs is missing, or the kept text is."""
+    """Yield the faults in rows of kept images: missing values, and a kept text that the image does not have."""
     import pyarrow.compute as pc
 
     if kind == "joined":
@@ -166,10 +166,10 @@ def _missing(table: Any, present: set[str], kind: str) -> Iterator[str]:
         left = pc.is_valid(table["kept"])
         texts = pc.list_value_length(table["texts"])
         if pc.any(pc.or_(pc.less(table["kept"], 0), pc.greater_equal(table["kept"], texts))).as_py():
-            yield "kept is not a text of its image"
+            yield "`kept` is not the index of a text of the image"
     for name in LEFT if kind == "joined" else KEPT:
         if name in present and pc.any(pc.and_(left, pc.is_null(table[name]))).as_py():
-            yield f"{name} is missing in a row that is kept"
+            yield f"`{name}` is missing in a row that is kept"
 
 
 def _unknown(column: str, values: Any, known: Callable[[str], object]) -> Iterator[str]:

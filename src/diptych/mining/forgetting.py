@@ -20,8 +20,8 @@ FILE = "forgotten.txt"
 def forget(out: Path, lists: Sequence[Path]) -> int:
     """Remove the images on these lists, and return their number.
 
-    Their bytes in the folder `work` are overwritten too. If the command is killed, it can be repeated. For this, hashes
-    are written first, and the verdicts, which list the images, are changed last.
+    Their bytes in the folder `work` are overwritten too. If the command is killed, it can be repeated. To allow this,
+    hashes are written first, and the verdicts, which list the images, are changed last.
     """
     layout = RunLayout.finished(out)
     before = read_json(layout.funnel, FunnelInputs)
@@ -65,7 +65,7 @@ def forget_records(layout: RunLayout, gone: set[str]) -> None:
             lines = [f"{line}\n" for line in text_of(path).split("\n") if line]  # splitlines() would split at U+2028
             kept = [line for line in lines if parse_json(line)["sha256"] not in gone]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            way_out = "repeat its `diptych mine run`, which leaves out what was forgotten"
+            way_out = "repeat the `diptych mine run`, which leaves out what was forgotten"
             raise DataError(f"{path} is not a file of records ({error!r}); {way_out}") from error
         if not kept:
             path.unlink()

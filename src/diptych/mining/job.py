@@ -23,7 +23,7 @@ class MiningJob:
     settings: MiningSettings
     about: Mapping[str, Any]
     lists: Lists
-    run: Callable[..., Iterator[Counts]]  # runs work on shards, such as `runtime.engine.run`
+    run: Callable[..., Iterator[Counts]]  # runs the work on shards, such as `runtime.engine.run`
     engine: str
     workers: int
     tell: Callable[[str], None]

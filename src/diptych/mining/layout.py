@@ -67,11 +67,11 @@ class RunLayout:
         Raises DataError for an invalid name, because a table of unknown origin could contain any path.
         """
         if not SHA256.fullmatch(sha256) or not ENDING.fullmatch(ending):
-            why = f"it names a picture {sha256[:80]!r} of type {ending[:20]!r}, expected a sha256 and jpg or the like"
+            why = f"found the image name {sha256[:80]!r} and ending {ending[:20]!r}, expected a SHA-256 and e.g. jpg"
             raise damaged(self.out, why, self.work())
         return self.pictures / sha256[:2] / f"{sha256}.{ending}"
 
     def _shard(self, folder: str, name: str, ending: str) -> Path:
         if not SHARD.fullmatch(name):
-            raise damaged(self.work(), f"it names a shard {name[:80]!r}, expected 16 hex digits", self.work())
+            raise damaged(self.work(), f"found the shard name {name[:80]!r}, expected 16 hex digits", self.work())
         return self.work(folder, f"{name}.{ending}")

@@ -1,4 +1,4 @@
-"""Lists of unwanted hosts, URLs and hashes of images, which users write, or `diptych mine forget`."""
+"""Lists of unwanted hosts, URLs and hashes of images, written by users or by `diptych mine forget`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from diptych.mining.pages.inputs import ADDRESS
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.files import text_of
 
-WANTED = "expected a sha256, a dHash (16 hex digits), an address or a host a line"
+WANTED = "expected in each line a SHA-256, a dHash (16 hex digits), a URL or a host"
 
 
 @dataclass(frozen=True)

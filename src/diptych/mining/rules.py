@@ -1,8 +1,8 @@
 # ruff: noqa: E501  # a table
 """The mining rules, in the order of their stages.
 
-An image is counted as dropped by the first rule that it breaks. `paper` quotes ImageBERT, section 3. Even with a quote,
-thresholds and methods are ours, except the 300 pixels.
+An image is counted as dropped by the first rule that it breaks. `paper` quotes ImageBERT, section 3. Thresholds and
+methods are ours even where a rule has a quote, except the 300 pixels.
 """
 
 from dataclasses import dataclass

@@ -47,7 +47,7 @@ MEASURED = PictureRules(small_file=None, large_file=None, sides=None, ratio=None
 class Reader:
     """Computes the features of pairs.
 
-    An optional detector adds features of detected objects, an optional model its matching score.
+    An optional detector adds features of detected objects. An optional model adds its matching score.
     """
 
     def __init__(self, detector: Detector | None = None, model: ModelFolder | None = None) -> None:
@@ -157,7 +157,7 @@ def load_scorer(folder: str) -> Scorer:
     opened = load_detector(detector) if detector.is_dir() else None
     reader = Reader(opened, open_model(model) if model.is_dir() else None)
     if list(reader.names) != card["features"]:
-        raise CheckpointError(f"{folder} was trained on features that its detector and model lack; train it again")
+        raise CheckpointError(f"{folder} does not have the detector or model that it was trained with; train it again")
     torch.set_num_threads(1)
     return WeakScorer(card["version"], float(card["least"]), reader, Logistic.load(path, len(reader.names)))
 
@@ -170,9 +170,9 @@ def _card(folder: Path) -> dict[str, Any]:
     try:
         card: dict[str, Any] = parse_json(text_of(folder / FILE))
         if not {"version", "least", "features"} <= set(card):
-            raise ValueError("it lacks version, least or features")
+            raise ValueError("the key `version`, `least` or `features` is missing")
     except (OSError, ValueError, TypeError) as error:
-        way_out = f"`diptych mine scorer LABELLED --out {folder}` makes one"
+        way_out = f"train one: diptych mine scorer LABELLED --out {folder}"
         raise CheckpointError(f"no scorer in {folder}: {error}; {way_out}") from error
     return card
 
@@ -198,7 +198,7 @@ def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
             try:
                 line = LabelledLine.model_validate(parse_json(text), strict=True)
             except ValueError as error:
-                raise DataError(f"{where}: {first_problem(error)}; expected image, statement and true") from error
+                raise DataError(f"{where}: {first_problem(error)}; expected `image`, `statement`, `true`") from error
             if line.true is None:
                 continue
             if line.image not in bodies:
@@ -215,7 +215,7 @@ def _picture(path: Path, where: str) -> tuple[bytes, dict[str, Any]]:
     try:
         body = bytes_of(path)
     except OSError as error:
-        raise DataError(f"{where}: no image {path}: {error.strerror}; correct the line, or leave it out") from error
+        raise DataError(f"{where}: cannot read {path}: {error.strerror}; correct the line, or leave it out") from error
     row, fails, _ = measure(body, MEASURED)
     if fails:
         raise DataError(f"{where}: {path} is not a readable image ({row['why']}); correct the line, or leave it out")
@@ -236,7 +236,7 @@ def train_scorer(
     """
     pairs, labels, names = labelled(paths)
     if len(set(names)) < 2 * HELD_OUT:
-        raise DataError(f"{len(set(names))} labelled images; at least {2 * HELD_OUT} are needed: label more")
+        raise DataError(f"found {len(set(names))} labelled images, expected {2 * HELD_OUT} or more; label more")
     opened = open_model(Path(model)) if model is not None else None
     named = open_detector(detector, []) if detector is not None else None
     reader, truth = Reader(named, opened), np.array(labels)
@@ -264,7 +264,7 @@ def train_scorer(
 def held_out_hashes(path: Path) -> list[tuple[str, int | None]]:
     """Return the SHA-256 and difference hash of each image in the val and test splits of a store or other data.
 
-    Raises DataError if an image is missing, or if there is no such split.
+    Raises DataError if an image is missing, or if there are no val and test splits.
     """
     from diptych.data.store.store import Store
 
@@ -277,7 +277,7 @@ def held_out_hashes(path: Path) -> list[tuple[str, int | None]]:
                 row, _, _ = measure(bytes_of(record.image), MEASURED)
             except OSError as error:
                 raise DataError(
-                    f"{path}: the image of {record.key} cannot be read ({error.strerror}); restore it"
+                    f"{path}: the image of {record.key} cannot be read ({error.strerror}); restore the image"
                 ) from error
             hashes.append((row["sha256"], row["dhash"]))
     if not hashes:

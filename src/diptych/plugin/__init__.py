@@ -5,7 +5,7 @@ is documented where it is defined; `help(diptych.plugin.Batch)` lists the fields
 
 Stability: names in `__all__` keep their meaning and arguments within 0.x, and within each later major version. Any
 version may add names, and arguments with defaults. A name is removed only in a major version, after a minor version
-that warns of it and names the replacement. Other modules of Diptych may change in any version.
+that warns about the removal and names the replacement. Other modules of Diptych may change in any version.
 """
 
 from diptych.core import (

@@ -1,4 +1,4 @@
-"""A client of a running service (`diptych serve`), which is used in place of a local model."""
+"""A client of a running service (`diptych serve`), to be used in place of a local model."""
 
 import base64
 import ipaddress
@@ -56,7 +56,7 @@ class Client:
         try:
             content = bytes_of(picture)
         except OSError as error:
-            raise DataError(f"cannot read the image {picture}: {error.strerror}; check the name") from error
+            raise DataError(f"cannot read the image {picture}: {error.strerror}; correct the path") from error
         body = request.model_dump(exclude_none=True, exclude_defaults=True) | {
             "image": base64.b64encode(content).decode(),
             "picture": picture.name,
@@ -84,7 +84,7 @@ class Client:
         try:
             return read()
         except (ValidationError, TypeError, KeyError) as error:
-            raise ServingError(f"{self.url} is not a service of this version of Diptych; check --server") from error
+            raise ServingError(f"{self.url} is not a service of this version of Diptych; correct --server") from error
 
     def _sent(self, path: str, body: bytes | None, about: str) -> Any:
         """Send a POST, or a GET if `body` is None, and return the JSON of the response.
@@ -119,7 +119,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _json(answer: IO[bytes]) -> Any:
-    """Return the JSON of a response. Raises ValueError if it is not JSON or too long."""
+    """Return the JSON of a response. Raises ValueError for a response that is too long or is not JSON."""
     content = answer.read(LONGEST_RESPONSE + 1)
     if len(content) > LONGEST_RESPONSE:
         raise ValueError(f"the answer has more than {LONGEST_RESPONSE // 2**20} MiB")

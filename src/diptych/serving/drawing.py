@@ -2,7 +2,7 @@
 
 Each region with an influence has a number and a colour, on the image and above its column of the table. Each row of the
 table is a word. A cell shows by how many nats the log-probability of the word drops without the region. Larger drops
-have a stronger colour. Regions that overlap strongly are removed together; the one with the highest confidence
+have a stronger colour. Regions that overlap strongly are removed together; the region with the highest confidence
 represents them. The detector's labels are below the table.
 """
 

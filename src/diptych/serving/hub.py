@@ -39,8 +39,8 @@ def fetch(name: str, revision: str | None = None) -> Path:
         config = Path(hf_hub_download(name, CONFIG, revision=revision))
         if not _is_ours(config, name):  # checked before gigabytes are downloaded
             raise CheckpointError(
-                f"{name} on the hub is not a model of Diptych (its {CONFIG} names none of its systems); `diptych push` "
-                "uploads those, and `diptych import` converts checkpoints of the authors' code"
+                f"{name} on the hub is not a model of Diptych (its {CONFIG} names no known system); `diptych push` "
+                "uploads such models, and `diptych import` converts the checkpoints of papers' authors"
             )
         return Path(snapshot_download(name, revision=revision, allow_patterns=[CARD, *FILES, f"{DETECTOR}/*"]))
 
@@ -108,7 +108,7 @@ def files_of(folder: ModelFolder) -> dict[str, Path]:
 
 
 def private_paths(folder: ModelFolder) -> list[str]:
-    """Return KEY=VALUE for each key of the recipe with a path on this machine, because an upload would publish it."""
+    """Return KEY=VALUE for each key of the recipe with a path on this machine, which an upload would publish."""
     recipe = folder.recipe
     if recipe is None:
         return []

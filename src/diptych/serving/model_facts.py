@@ -78,7 +78,7 @@ def model_facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> Model
 
 
 def _licence(card: Path) -> str | None:
-    """Return the licence in the metadata of a model card; None if there is none."""
+    """Return the licence in the metadata of a model card; None if the card does not state a licence."""
     try:
         stated = re.match(r"---\n(?:.*\n)*?license: *(\S.*)\n(?:.*\n)*?---", text_of(card))
     except (OSError, ValueError):

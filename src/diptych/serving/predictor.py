@@ -62,8 +62,8 @@ class Predictor:
             return given
         if contract.is_given:
             raise ServingError(
-                f"{self.folder.folder} was trained on given features and cannot compute them from images; pass a "
-                "file or folder of features: --features PATH, or diptych.load(model, features=PATH)"
+                f"{self.folder.folder} was trained on precomputed features, which it cannot compute from images; pass "
+                "their file or folder: --features PATH, or diptych.load(model, features=PATH)"
             )
         if self.folder.detector is None:
             raise ServingError(
@@ -74,7 +74,7 @@ class Predictor:
         if not detector.needs_pictures:
             raise ServingError(
                 f"{self.folder.folder} was trained on regions from ground truth, which your images lack; train on "
-                "regions of a detector: diptych extract DATA --out OUT --detector ..."
+                "the regions of a detector: diptych extract DATA --out OUT --detector ..."
             )
         self.folder.accept(detector.contract, self.folder.detector)
         device = next(self.folder.model.parameters()).device
@@ -164,8 +164,8 @@ class Predictor:
     def extract(self, pictures: Sequence[AnyPicture], refused: Refused | None = None) -> list[Record]:
         """Detect the regions of images, and return the images as records.
 
-        Raises DataError for an image that cannot be read. If `refused` is given, such an image is skipped, and
-        `refused(picture, error)` is called.
+        Raises DataError for an image that cannot be read. If `refused` is given, unreadable images are skipped, and
+        `refused(picture, error)` is called for each of them.
         """
         records: dict[int, Record] = {}
         opened: list[tuple[int, Record, Picture]] = []
@@ -217,7 +217,7 @@ def _open(picture: AnyPicture) -> Picture:
     match picture:
         case Record():
             if picture.image is None:
-                raise DataError("the record has neither regions nor an image", key=picture.key)
+                raise DataError("this record has neither regions nor an image; add its image", key=picture.key)
             return open_picture(picture.image)
         case torch.Tensor():
             return picture

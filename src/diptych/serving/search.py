@@ -87,9 +87,9 @@ def search(
 
     For the arguments see `Predictor.search`. Each image is read once: its regions are cached by the content of its
     file. If the model is a two-tower model, its vectors are cached too, in the same folder or in the database at
-    `gallery`. With such a model, the folder is scanned again only after `keep` times the duration of the last scan.
-    With other models, it is scanned at each search. Raises ServingError for a model that cannot match images and texts,
-    DataError if no image can be read.
+    `gallery`. With a two-tower model, the folder is scanned again only after `keep` times the duration of the last
+    scan. With other models, it is scanned at each search. Raises ServingError for a model that cannot match images and
+    texts, DataError if no image can be read.
     """
     check_search(predictor, query, shortlist, by, gallery)
     folder = cache if cache is not None else _cache(pictures, predictor.detector)
@@ -160,7 +160,7 @@ class RegionCache:
     def records(self, contents: Sequence[str], model: ModelFolder) -> CachedRecords:
         """Return records with regions.
 
-        Images that are not in the store yet are extracted; unreadable ones are added to `failed`.
+        Images that are not in the store yet are extracted; unreadable images are added to `failed`.
         """
         paths = {content: self.paths[content][0] for content in contents}
         # Keep the image paths in the store: an image that was only renamed must not seem to be another image.
@@ -235,7 +235,7 @@ def pair_scores(
 
 
 def _encoded(predictor: Searcher, images: RegionCache, vectors: VectorStore) -> list[str]:
-    """Encode the images without a vector, and return all contents that have one now."""
+    """Encode the images that have no vector yet, and return all contents that then have a vector."""
     there = vectors.known(list(images.paths))
     if new := [content for content in images.paths if content not in there]:
         records = images.records(new, predictor.folder)
@@ -326,7 +326,7 @@ def _failures(folder: Path) -> dict[str, str]:
         lines = [parse_json(line) for line in text_of(folder / FAILURES).split("\n") if line]
         return {str(line["key"]): str(line["reason"]) for line in lines}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / FAILURES} is damaged ({error}); delete {folder}: it is rebuilt") from error
+        raise DataError(f"{folder / FAILURES} is damaged ({error}); delete {folder} and search again") from error
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def tasks_by_verb() -> dict[str, TaskSpec]:
 
 
 def interfaces() -> dict[str, TaskInterface]:
-    """Return the user interfaces of the tasks that have a command, by its name (such as "ask")."""
+    """Return the user interfaces of the tasks that have a command, by the command's name (such as "ask")."""
     return {verb: spec.required_interface for verb, spec in tasks_by_verb().items()}
 
 

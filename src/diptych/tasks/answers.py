@@ -26,7 +26,7 @@ _SIGNS = re.compile(r"(?<!\w)[-+<>]+(?=\s?\d)|\d,\d(?!\d\d\b)|\w[-+]+(?!\w)")
 class Answers:
     """The answers that a model can give.
 
-    Class 0 means "any other answer"; only TDEN's published list has no such class.
+    Class 0 means "any other answer"; only TDEN's published list lacks this class.
     """
 
     names: tuple[str, ...]
@@ -39,7 +39,7 @@ class Answers:
 
         The most frequent answer is first.
 
-        At most `most` answers are kept (None: all). Raises DataError if there are none.
+        At most `most` answers are kept (None: all). Raises DataError if there are no answers.
         """
         counts: Counter[str] = Counter()
         for record in records:
@@ -48,7 +48,7 @@ class Answers:
                 counts.update(best for best, _ in given.most_common(1))
         frequent = sorted((answer for answer, n in counts.items() if n >= at_least), key=lambda a: (-counts[a], a))
         if not frequent:
-            raise DataError("no question of the data has an answer; VQA needs lines with a question and answers")
+            raise DataError("no question has an answer; add `answers` to the data, which VQA learns from")
         return cls((UNKNOWN, *frequent[:most]))
 
     @classmethod

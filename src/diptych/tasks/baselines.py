@@ -38,7 +38,7 @@ def most_frequent_caption(training: Iterable[Collection[str]]) -> str:
     """
     counts = Counter(chain.from_iterable({" ".join(tokens_of(text)) for text in captions} for captions in training))
     if not counts:
-        raise DataError("there are no training captions, so there is no blind baseline")
+        raise DataError("found no training captions, which the blind baseline needs; add some")
     return min(counts, key=lambda text: (-counts[text], text))
 
 
@@ -50,7 +50,7 @@ def best_blind_caption(training: Sequence[Sequence[str]]) -> str:
     """
     pictures = [[tokens_of(text) for text in captions] for captions in training if captions]
     if not pictures:
-        raise DataError("there are no training captions, so there is no blind baseline")
+        raise DataError("found no training captions, which the blind baseline needs; add some")
     frequencies = DocumentFrequencies.of(pictures)
     candidates: set[Words] = {tuple(tokens) for captions in pictures for tokens in captions}
     finalists = sorted(candidates, key=lambda tokens: (-_mean_cosine(tokens, frequencies), tokens))[:FINALISTS]
@@ -124,7 +124,7 @@ class BlindAnswers:
         """Fit to training questions. By default, two-fold cross-validation chooses `at_least` from CAUTION."""
         known = [question for question in questions if question.answers]
         if not known:
-            raise DataError("no training question has answers, so there is no blind baseline")
+            raise DataError("no training question has answers for the blind baseline; add some")
         return cls._fit(known, _caution(known) if at_least is None else at_least)
 
     @classmethod
@@ -191,7 +191,7 @@ def stronger(rule: float, learnt: float, about: str) -> tuple[bool, str]:
 
 @lru_cache(maxsize=100_000)
 def _prefixes(text: str) -> tuple[Words, ...]:
-    """Return all prefixes of a text's words, from the longest to the empty one."""
+    """Return all prefixes of a text's words, from the longest to the empty prefix."""
     words = tuple(tokens_of(text))
     return tuple(words[:length] for length in range(len(words), -1, -1))
 
@@ -219,14 +219,14 @@ class BlindChoice:
 
     @classmethod
     def of(cls, groups: Iterable[tuple[Sequence[str], int]]) -> BlindChoice:
-        """Fit to pairs (candidate texts, index of the right one). Raises DataError if there are none."""
+        """Fit to pairs (candidate texts, index of the right text). Raises DataError if there are no right texts."""
         right: Counter[str] = Counter()
         wrong: Counter[str] = Counter()
         for texts, number in groups:
             for at, text in enumerate(texts):
                 (right if at == number else wrong).update(set(tokens_of(text)))
         if not right:
-            raise DataError("no training record has a known right text, so there is no blind baseline")
+            raise DataError("no training record has a right text for the blind baseline; add some")
         words = right.keys() | wrong.keys()
         rights, wrongs = right.total() + len(words), wrong.total() + len(words)
         return cls({w: float(np.log((right[w] + 1) / rights) - np.log((wrong[w] + 1) / wrongs)) for w in words})

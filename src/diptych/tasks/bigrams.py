@@ -59,7 +59,7 @@ class BigramClassifier:
             worth.update(target)
         classes = tuple(sorted(sorted(worth), key=lambda name: -worth[name])[:MOST_CLASSES])
         if not classes:
-            raise DataError("no training text has a class, so there is no blind baseline")
+            raise DataError("no training text has a class for the blind baseline; add some")
         counts = Counter(chain.from_iterable(map(set, texts)))
         common = sorted((gram for gram, count in counts.items() if count > 1), key=lambda g: (-counts[g], g))
         grams = {gram: row for row, gram in enumerate(common[:MOST_GRAMS], start=1)}

@@ -85,7 +85,7 @@ class Captioning:
 def caption_baselines(references: Mapping[str, Sequence[str]], training: Sequence[Sequence[str]] = ()) -> Baselines:
     """Return the blind baseline and the ceiling of captions.
 
-    `training`: the captions of each training image. If it is empty, there is no blind baseline.
+    `training`: the captions of each training image. Without training captions, there is no blind baseline.
     """
     blind, ceiling, notes = {}, caption_ceiling(references) or {}, []
     if training:
@@ -149,7 +149,7 @@ def caption_gain(first: Mapping[str, str], second: Mapping[str, str], references
 
 
 def references_of(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
-    """Return the captions of each record that has any, by key."""
+    """Return the captions of each record with captions, by the record's key."""
     return {record.key: record.captions for record in records if record.captions}
 
 
@@ -238,7 +238,7 @@ def write(
 
 
 def explain_caption(model: interface.TaskModel, record: Record, caption: str) -> interface.Explanation:
-    """Return the influence of each region on each word of `caption`, which need not be the model's own."""
+    """Return the influence of each region on each word of `caption`, which may be written by a person."""
     interface.require_text("a caption", caption, "a red kite over a beach")
     return _prediction(model, record, caption, 0.0, model.precision(1)).explain()
 
@@ -372,7 +372,7 @@ class Pretraining(Captioning):
 def pretraining_texts(record: Record) -> tuple[str, ...]:
     """Return a record's captions.
 
-    If it has none, return each answered question joined with its most frequent answer.
+    If the record has no captions, return each answered question joined with its most frequent answer.
     """
     answered = (question for question in record.questions if question.answers)
     usual = ((one.text, Counter(one.answers).most_common(1)[0][0]) for one in answered)

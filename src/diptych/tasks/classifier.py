@@ -66,7 +66,7 @@ class Labels(Verdicts):
 
     def build(self, given: TaskOptions) -> VerdictTask:
         if given.answers is None:
-            raise DataError(f"this model has no labels: fine-tune it first, `diptych finetune {self.task}`")
+            raise DataError(f"this model has no labels; fine-tune it: diptych finetune {self.task}")
         return LabelTask(self, given.tokens, given.max_words, given.answers.names)
 
     def items(
@@ -83,7 +83,8 @@ class Labels(Verdicts):
         return chances, right, [picture for picture, _ in known]
 
     def values(self, predicted: Mapping[str, Any], records: Sequence[Record]) -> dict[str, float]:
-        """Return each score from 0 to 1, without undefined ones (such as AUROC if all items have one label)."""
+        """Return each score from 0 to 1. Undefined scores are left out, such as AUROC if all items have the same
+        label."""
         chances, right, _ = self.items(predicted, records)
         values = {metric.name: metric.of(chances, right) for metric in self.metrics}
         return {name: value for name, value in values.items() if not np.isnan(value)}
@@ -171,9 +172,9 @@ def _judged(task: str, record: Record) -> Iterator[Judged]:
 
 
 def labels_of(task: str, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
-    """Collect the labels of at least `at_least` items, sorted.
+    """Collect the labels that at least `at_least` items have, in sorted order.
 
-    If there are more than `most`, keep the most frequent.
+    If there are more than `most` labels, keep the most frequent.
     """
     counts = Counter(one.label for record in records for one in _judged(task, record) if one.label)
     frequent = sorted(sorted(label for label, n in counts.items() if n >= at_least), key=lambda one: -counts[one])
@@ -242,7 +243,7 @@ def classifier(
     - name: name of the task, of its model head and of its key in `Record.more`.
     - title: heading in a report. learns: completes "a model that learns to ...". noun: what is scored, in the plural.
     - verb, help: name and help text of the command and web page. does: completes "It ..." on a model card.
-    - metrics: scores; validation chooses weights by the first one.
+    - metrics: the scores to compute. Validation chooses the weights by the first score.
     """
     labels = Labels(name, noun, "probabilities", {}, partial(_judged, name), metrics)
     return TaskSpec(

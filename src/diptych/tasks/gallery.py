@@ -59,13 +59,13 @@ class RetrievalGallery:
     ) -> RetrievalGallery:
         """Build a gallery of the records that have captions. The others are left out.
 
-        `read(index)` returns record `index` of `worded` with its regions; needed if `worded` have none. Raises
-        DataError for an empty gallery.
+        `read(index)` returns record `index` of `worded` with its regions. It is needed if the records have no regions.
+        Raises DataError for an empty gallery.
         """
         read = read or worded.__getitem__
         kept = [row for row, record in enumerate(worded) if any(text.strip() for text in record.captions)]
         if not kept:
-            raise DataError(f"none of {len(worded)} images has a caption to search with; choose another --split")
+            raise DataError(f"none of {len(worded)} images has captions to search with; choose another --split")
         captions = [
             GalleryCaption(f"{worded[row].key}#{number}", text, at, worded[row].caption_id(number))
             for at, row in enumerate(kept)
@@ -118,8 +118,8 @@ class RetrievalGallery:
 def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str) -> Table:
     """Open the score table in `folder`, or create it. If `folder` is None, the table is in memory.
 
-    `fingerprint` identifies the model. Raises RecipeError if the table is of another model or gallery, and DataError if
-    it is damaged.
+    `fingerprint` identifies the model. Raises RecipeError for a table of another model or gallery, and DataError for a
+    damaged table.
     """
     if folder is None:
         return np.zeros(gallery.shape, dtype=np.float32)
@@ -131,11 +131,11 @@ def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str)
             if not isinstance(described, dict) or table.dtype != np.float32:
                 raise ValueError("expected a table of float32 scores")
         except (OSError, ValueError) as error:
-            raise DataError(f"the scores in {folder} are damaged ({error}); delete that folder") from error
+            raise DataError(f"the scores in {folder} are damaged ({error}); delete the folder") from error
         if described != wanted or table.shape != gallery.shape:
             other = [name for name in wanted if described.get(name) != wanted[name]] or ["shape"]
             raise RecipeError(
-                f"{folder} has scores of another {' and another '.join(other)}; choose another folder, or delete it"
+                f"{folder} has scores of another {' and another '.join(other)}; pass another folder, or delete this one"
             )
         return table
     folder.mkdir(parents=True, exist_ok=True)
@@ -157,8 +157,8 @@ def put(
         caption = gallery.captions[columns[broken[0]]]
         raise DataError(
             f"{len(broken)} of {len(scores)} scores are not finite, so nothing can be ranked (the first: image "
-            f"{gallery.keys[rows[broken[0]]]}, caption {caption.key}, {caption.text!r}). `diptych check` finds such "
-            "features; if there are none, the weights are not finite: use an earlier checkpoint"
+            f"{gallery.keys[rows[broken[0]]]}, caption {caption.key}, {caption.text!r}). If `diptych check` "
+            "finds no such features, then the weights are not finite: use an earlier checkpoint"
         )
     table[rows, columns] = np.where(scores == EMPTY, LEAST, scores)
 

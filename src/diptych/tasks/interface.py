@@ -39,8 +39,8 @@ class Message(BaseModel):
 class TaskRequest(Message):
     """Base class of a task's request about one image. A subclass adds the task's fields, each annotated with a `Form`.
 
-    If a subclass has a field `seed`, it seeds the sampling. If it has `explain`, True adds an `explanation` to the
-    answer.
+    If a subclass has a field `seed`, its value seeds the sampling. If a subclass has a field `explain`, the value True
+    adds an `explanation` to the answer.
     """
 
     model: str | None = Field(default=None, description="A name from /v1/models; default: the first that can.")
@@ -92,7 +92,7 @@ class ShareTable(Message):
 
 
 class PageView(Message):
-    """An answer as the web page shows it, from top to bottom. `summary` is its line in the page's history."""
+    """An answer as the web page shows it, from top to bottom. `summary` is the answer's line in the page's history."""
 
     summary: str
     words: str | None = None  # a text; with an explanation, its words and the regions highlight each other
@@ -300,7 +300,7 @@ class TaskInterface:
 
 
 def seed_sampling(request: TaskRequest) -> None:
-    """Seed torch with the request's `seed`, if it has one."""
+    """Seed torch with the request's `seed`, if the request has this field and it is not None."""
     if (seed := getattr(request, "seed", None)) is not None:
         torch.manual_seed(seed)
 
@@ -308,7 +308,7 @@ def seed_sampling(request: TaskRequest) -> None:
 def require_text(what: str, text: str, example: str) -> None:
     """Raise ServingError if `text` is empty.
 
-    `what` names it in the message, such as "a question"; `example` shows a valid text.
+    `what` names the text in the message, such as "a question"; `example` shows a valid text.
     """
     if not text.strip():
         raise ServingError(f"{what} is empty; write it in words, such as {example!r}")

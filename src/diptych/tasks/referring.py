@@ -149,7 +149,7 @@ def _share(box: Box, regions: Regions | None) -> float:
 
 
 def _without_region(_: Task, records: TrainingRecords) -> Iterator[str]:
-    """Yield a warning about expressions whose true box no region matches; they are left out."""
+    """Yield a warning about the expressions that are left out, because no region matches their true box."""
     expressions = list(expressions_of(records.sampled()))
     lost = [expression.key for record, expression in expressions if not can_be_found(expression, record.regions)]
     if lost:

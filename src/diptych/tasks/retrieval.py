@@ -69,7 +69,7 @@ class RetrievalObjectives(Objectives):
     @model_validator(mode="after")
     def _some(self) -> RetrievalObjectives:
         if not (self.binary or self.choice or self.triplet):
-            raise ValueError("binary, choice and triplet all have weight 0, so there is nothing to train")
+            raise ValueError("`binary`, `choice` and `triplet` are all 0, so nothing is trained; set one above 0")
         return self
 
     @property

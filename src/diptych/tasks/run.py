@@ -65,6 +65,6 @@ def finite(scores: Tensor, batch: Batch) -> None:
     if bad.any():
         raise DataError(
             "the model's scores are not finite, because the image's features are not; `diptych check` lists such "
-            "records: extract them again",
+            "images: extract them again",
             key=batch.pictures[int(bad.nonzero()[0, 0])],
         )

@@ -40,7 +40,7 @@ class Score:
 
     @property
     def mark(self) -> str:
-        """Why the score is suspicious: "below blind", "above ceiling", or "" if it is not."""
+        """Why the score is suspicious: "below blind" or "above ceiling"; "" for a plausible score."""
         if self.blind is not None and self.value < self.blind:
             return "below blind"
         return "above ceiling" if self.ceiling is not None and self.value > self.ceiling else ""
@@ -141,7 +141,7 @@ def score_of(name: str, interval: Interval, blind: float | None = None, ceiling:
 def share_scores(
     task: str, hits: Mapping[str, tuple[ArrayLike, list[str]]], noun: str, baselines: Baselines | None
 ) -> Scores:
-    """Build the scores of accuracies.
+    """Build scores that are accuracies.
 
     `hits`: {name of the score: (1 (right) or 0 for each query, key of its image)}.
     """

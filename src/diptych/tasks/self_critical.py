@@ -55,7 +55,7 @@ class SelfCriticalObjectives(Objectives):
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """Return a schedule that shows what the model must provide.
 
-        It cannot train, because it has no reference captions.
+        This schedule cannot train, because it has no reference captions.
         """
         return self.rewarded(vocabulary, _Unread(), DecodingOptions().max_words)
 

@@ -37,7 +37,7 @@ class Shortlister:
 
     @classmethod
     def of(cls, records: Iterable[Record], tokens: Tokens) -> Shortlister:
-        """Fit to records with regions and captions. Raises DataError if there are no such records."""
+        """Fit to the records that have regions and captions. Raises DataError if no record has both."""
         inputs, sentences = [], []
         for record in records:
             if record.regions is not None and len(record.regions) and record.captions:

@@ -54,7 +54,7 @@ class Small:
 
     All other settings come from the system's recipe SYSTEM/small/pretrain.
 
-    Every system whose model supports the objectives has such a recipe.
+    Every system whose model supports the objectives has this recipe.
     """
 
     objectives: Objectives
@@ -156,7 +156,7 @@ class TaskSpec:
 
     @property
     def required_interface(self) -> TaskInterface:
-        """The task's interface. Raises AssertionError if it has none."""
+        """The task's interface. Raises AssertionError if the task has no interface."""
         assert self.interface is not None, f"the task {self.name} has no interface"
         return self.interface
 
@@ -171,7 +171,7 @@ class TaskSpec:
     def offered_by(self, model: Any, trained_for: str | None) -> bool:
         """Return True if `model` offers the task's command.
 
-        `trained_for`: the task of its recipe, None for an imported model.
+        `trained_for`: the task of the model's recipe, None for an imported model.
         """
         if self.required_interface.offered is not None:
             return self.required_interface.offered(model, trained_for)

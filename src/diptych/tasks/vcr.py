@@ -58,12 +58,13 @@ class Vcr:
     def samples(self, record: Record) -> list[Sample]:
         """Return two samples per question: one with its candidate answers, one with its candidate rationales.
 
-        The objective splits it into candidates.
+        The objective splits a sample into candidates.
         """
         return [sample for sample in self._samples(record) if sample.truth["right"] is not None]
 
     def queries(self, record: Record) -> list[Sample]:
-        """Return a sample per candidate. The candidate answers of a question share a `group`, as do its rationales."""
+        """Return a sample per candidate. The candidate answers of a question share a `group`, and so do its candidate
+        rationales."""
         return [one for sample in self._samples(record) for one in split_candidates(sample)]
 
     def _samples(self, record: Record) -> Iterator[Sample]:
@@ -185,7 +186,7 @@ def hits(predicted: dict[str, int], records: Sequence[Record]) -> dict[str, tupl
             add("QA->R", reasoned, picture)
         add("Q->AR", answered and reasoned, picture)
     if not rows["Q->A"][0]:
-        raise DataError("no record has a question with choices and a known answer; choose another --split")
+        raise DataError("no question has choices and a known answer, so none can be scored; choose another --split")
     return {name: (np.array(right), pictures) for name, (right, pictures) in rows.items() if right}
 
 
@@ -347,7 +348,7 @@ VCR = TaskSpec(
     training=TaskTraining(
         watched="Q->AR",
         objectives=(VcrObjectives,),
-        # 48 tokens, as a text is a question and an answer. With a batch of 16, VCR stays at chance
+        # 48 tokens, because a text is a question and an answer. With a batch of 16, VCR stays at chance
         # (experiments/LOG.md).
         small=Small(VcrObjectives(), max_words=48),
         notes=_without_region,

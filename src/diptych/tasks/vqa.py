@@ -140,7 +140,7 @@ def calibrate(task: Task, predict: Predict, records: Sequence[Record]) -> Calibr
 def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) -> Baselines:
     """Return the blind baseline and the ceiling of answers.
 
-    `training`: questions with answers. If it is empty, there is no blind baseline.
+    `training`: questions with answers. Without training questions, there is no blind baseline.
     """
     questions = answered_questions(records)
     blind, ceiling, notes, predicted = {}, answer_ceiling(questions) or {}, [], None
@@ -216,7 +216,7 @@ def answered_questions(records: Sequence[Record]) -> list[Question]:
 
 
 def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:
-    """Return (image, question) for each question with reference answers. Raises DataError if there is none."""
+    """Return (image, question) for each question with reference answers. Raises DataError if no question has them."""
     scorable = [(record.key, question) for record in records for question in record.questions if question.answers]
     if not scorable:
         raise DataError("no record has questions with answers to score; choose another split with --split")
@@ -225,7 +225,7 @@ def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:
 
 def _build(given: TaskOptions) -> Vqa:
     if given.answers is None:
-        raise RecipeError("this model has no list of answers: fine-tune it first, `diptych finetune vqa`")
+        raise RecipeError("this model has no list of answers; fine-tune it: diptych finetune vqa")
     return Vqa(given.tokens, given.answers, given.max_words, given.answer_slot, given.answer_form)
 
 

@@ -36,7 +36,7 @@ LAYERS = 2  # limit of layers per encoder or decoder
 def toy_regions(count: int, seed: int = 0) -> Regions:
     """Return `count` regions with random boxes in fractions of the image.
 
-    The class of each can be inferred from its features.
+    The class of a region can be inferred from its features.
     """
     random = torch.Generator().manual_seed(seed)
     corner = torch.rand(count, 2, generator=random) * 0.5

@@ -61,7 +61,7 @@ def check_overfit(
 ) -> None:
     """Check that the model overfits: each loss falls below `enough`, and `right` returns True.
 
-    `enough`: a loss in nats, or a function of the initial losses that returns it.
+    `enough`: a loss in nats, or a function that computes this loss from the initial losses.
     """
     start: dict[str, float] = {}
     for step, losses in enumerate(learn(case, steps, lr, anew), start=1):
@@ -92,9 +92,9 @@ def uncut(run: Callable[[], Sequence[Tensor]]) -> Sequence[Tensor]:
 
 
 def disturbed(model: SystemModel, batch: Batch, states: States) -> tuple[States, int]:
-    """Return the states with RUBBISH in all rows and special tokens that were not requested, and the number of these.
+    """Return the states with RUBBISH in all rows and special tokens that were not requested, and the number replaced.
 
-    Nothing is replaced if there was no request, or if a requested head has no `reads`, as it may read all states.
+    Nothing is replaced if there was no request, or if a requested head has no `reads`, because it may read all states.
     """
     read, request, count = rows.special_tokens_read(batch, model.heads), batch.request, 0
     if read is None or request is None:
@@ -113,7 +113,7 @@ def disturbed(model: SystemModel, batch: Batch, states: States) -> tuple[States,
 def rows_cut(model: SystemModel, run: Callable[[], Sequence[Tensor]], wanted: Sequence[Tensor]) -> int:
     """Check that `run` gives the result `wanted` with RUBBISH in all rows that it does not request.
 
-    Return the number of these rows. They are the rows that the model leaves out, and the rows of its states that were
+    Return the number of these rows. These are the rows that the model leaves out, and the rows of its states that were
     not requested.
     """
     cut = 0
@@ -182,7 +182,7 @@ def check_heads(case: Case) -> int:
         read: list[Tensor] = []
 
         def keep(_module: nn.Module, _inputs: object, scores: Tensor) -> None:
-            """Store the output of a head. If it has a score per region, scores of padding are left out."""
+            """Store the output of a head. If the head gives a score per region, the scores of padding are left out."""
             regions = queries.regions_present
             read.append(scores.view_as(regions)[regions] if scores.numel() == regions.numel() else scores)
 

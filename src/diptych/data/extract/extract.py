@@ -74,8 +74,8 @@ def extract(
 ) -> Extraction:
     """Extract the regions of records into a store. Records in the store are skipped, so the same command resumes.
 
-    - progress: called with the number of records that were written or failed since the last call. If it returns False,
-      extraction stops.
+    - progress: called with the number of records that were written or failed since the last call. If the function
+    returns False, extraction stops.
     - threads: the number of threads that open images in advance, in this process.
     - processes: on the CPU, each process runs its own detector with one thread; the store does not depend on their
       number. On another `device` the detector runs in this process, and the other processes only open images.
@@ -115,7 +115,7 @@ def extract(
             write_atomically(folder / FAILURES, "".join(f"{line}\n" for line in lines).encode())
     if not result.written and not result.already_there:
         reason = next(iter(result.failed.values()), "there are no records")
-        raise DataError(f"no record was extracted to {folder}: {len(result.failed)} failed; the first reason: {reason}")
+        raise DataError(f"no record was extracted to {folder}: {len(result.failed)} failed; mend the first: {reason}")
     return result
 
 
@@ -133,7 +133,7 @@ def _add(store: StoreWriter, extracted: list[tuple[Record, Regions]]) -> Failed:
 def _settle(writing: Future[Failed], result: Extraction) -> None:
     """Wait until the writing thread is done.
 
-    Then move the records that the store rejected from the written to the failed ones.
+    Records that the store rejected are then counted as failed instead of written.
     """
     refused = writing.result()
     result.written -= len(refused)
@@ -155,7 +155,7 @@ def _check_engine(engine: str, detector: Detector, device: torch.device) -> None
 def _new(records: Iterable[Record], done: dict[str, Path | None], result: Extraction) -> Iterator[Record]:
     """Yield the records that are not in the store yet, and count the others.
 
-    A second image of the same key is a failure.
+    A record fails if its key occurred before, or if the store has another image under this key.
     """
     before, given = dict(done), set[str]()
     for record in records:
@@ -174,7 +174,7 @@ def _new(records: Iterable[Record], done: dict[str, Path | None], result: Extrac
 
 
 def is_another(image: Path | None, there: Path | None) -> bool:
-    """Return True if both image files can be read and have different bytes."""
+    """Return True if the images are two readable files with different bytes."""
     if image is None or there is None or not image.is_file() or not there.is_file() or image.samefile(there):
         return False
     return not filecmp.cmp(image, there, shallow=False)
@@ -242,7 +242,7 @@ _DETECTORS: dict[str, Detector] = {}  # folder -> detector; at most one in each 
 
 
 def _packed(regions: Regions) -> Packed:
-    """Convert tensors to arrays: sending tensors between processes is slow, as torch makes a shared file for each."""
+    """Convert tensors to arrays, because torch makes a shared file for each tensor that is sent to another process."""
     return {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(regions).items()}
 
 
@@ -302,7 +302,7 @@ def _bytes(opened: Opened) -> int:
 def _open(record: Record) -> Opened:
     """Return the record with its image's fingerprint, and the image.
 
-    If it cannot be opened, return the error instead, since one bad file must not stop the job.
+    If the image cannot be opened, return the error in its place, because one bad file must not stop the job.
     """
     if record.image is None:
         return record, DataError("the record names no image", key=record.key)

@@ -90,7 +90,7 @@ def open_data(
     """Open `data` if it is a store; else read its records. Raises DataError and RecipeError."""
     if (data / INDEX).is_file():
         if features is not None:
-            raise RecipeError(f"{data} is a store and holds its regions already; leave out --features {features}")
+            raise RecipeError(f"{data} is a store, which already has regions; leave out --features {features}")
         return Store(data)
     if not data.exists():
         raise DataError(
@@ -107,9 +107,9 @@ def store_of(
     """Return `opened` if it is a store.
 
     If it is a list of records, extract their regions into a store in `folder` first. `opened`: what `open_data`
-    returned for `data`. `features`: a file or folder of precomputed regions. `detector` is then `given`, or the folder
-    of a model that was trained on precomputed regions. A second call resumes an interrupted extraction. Raises
-    DataError and RecipeError.
+    returned for `data`. `features`: a file or folder of precomputed regions. With `features`, `detector` must be None,
+    `given`, or the folder of a model that was trained on precomputed regions. A second call resumes an interrupted
+    extraction. Raises DataError and RecipeError.
     """
     if isinstance(opened, Store):
         return opened
@@ -121,17 +121,17 @@ def store_of(
         )
     if torchrun_processes() > 1:
         raise RecipeError(
-            f"several training processes cannot share the extraction; run it once: diptych extract {data} --out STORE "
+            f"several training processes cannot extract regions; run this first: diptych extract {data} --out STORE "
             + (f"--detector {detector}" if features is None else f"--detector {GIVEN} --features {features}")
             + ", then pass --data STORE"
         )
     finder = _detector_or_features(detector, features, records)
     if not finder.needs_pictures and features is None:
         raise DataError(
-            f"{detector} cannot find regions: it was trained on regions of {finder.contract.extractor}; "
+            f"the model {detector} cannot find regions: it reads regions of {finder.contract.extractor}; "
             + (f"pass them: --features PATH, or make a store: diptych extract {data} --out STORE --detector given ..."
                if isinstance(finder, GivenRegions)
-               else f"pass such a store: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
+               else f"make a store of them: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
         )  # fmt: skip
     done = extract_regions(records, finder, folder, console, skip_bad=skip_bad)
     store = Store(folder)
@@ -142,13 +142,14 @@ def store_of(
 
 
 def _detector_or_features(detector: str | None, features: Path | None, records: Sequence[Record]) -> Detector:
-    """Open the detector, or the precomputed `features` if the detector only describes such features."""
+    """Open the detector, or the precomputed `features` if they are given. Raises RecipeError if both could give
+    regions."""
     if features is None:
         assert detector is not None
         return open_detector(detector, records)
     form = open_detector(detector, records) if detector not in (None, GIVEN) else None
     if form is not None and not isinstance(form, GivenRegions):
-        raise RecipeError(f"--features {features} has regions, but {detector} would find its own; pass only one")
+        raise RecipeError(f"found both --features {features} and the detector {detector}; pass only one")
     return open_detector(GIVEN, records, features, boxes="whole" if form is not None and form.whole_boxes else None)
 
 
@@ -166,7 +167,7 @@ def named_data(given: Sequence[str]) -> Path | dict[str, Path]:
 
 
 def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
-    """Raise an error if `out` is a store whose data changed since extraction, or a folder inside `data`."""
+    """Raise an error if `out` is a folder inside `data`, or a store that was extracted from other content of `data`."""
     refuse_inputs(out, [data])
     if (out / INDEX).is_file():
         _same_words(Store(out), records, data, whole=False)
@@ -194,7 +195,7 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
         if known is None or _from_root(known) != _from_root(there):
             raise DataError(
                 f"{store.folder} was made when {data} had other texts or another split for {there.key!r} (a split "
-                f"changes with --split-seed); choose another {'--out' if whole else 'store'}, or delete that folder"
+                f"changes with --split-seed); choose another {'--out' if whole else 'store'}, or delete this one"
             )
 
 

@@ -34,7 +34,7 @@ class CocoImage(Struct):
     def box(self, corners: Corners, where: str) -> Box:
         """Return [left, top, width, height] in pixels as [x1, y1, x2, y2] in fractions of the image."""
         if self.size is None:
-            refuse(where, "a box of an image without size", "its `width` and `height`")
+            refuse(where, "a box of an image without size", "the image's `width` and `height`")
         return box_of(corners, *self.size, where)
 
 
@@ -112,7 +112,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
         for at, (subject, _, other) in enumerate(relations):
             if wrong := [end for end in (subject, other) if not 0 <= end < len(things)]:
                 where = f"{images.places[image.id]}.relations[{at}]"
-                refuse(where, f"object {wrong[0]}", f"one of the image's {len(things)}")
+                refuse(where, f"object {wrong[0]}", f"one of the image's {len(things)} objects")
         return {"objects": things, "relations": relations}
 
     skips.each(notes, _Instance, take)

@@ -19,12 +19,12 @@ _ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # possible 
 
 
 def fits(source: Source) -> bool:
-    """Return True for a `.tsv` without a header, and for one whose header has a caption and a URL column."""
+    """Return True for a `.tsv` file without a header, or with a header that names a caption and a URL column."""
     return source.path.suffix.lower() == ".tsv" and (not source.names or _columns(source) is not None)
 
 
 def _columns(table: Source) -> tuple[int, int] | None:
-    """Return the indices of the caption and the URL column, found by the header; None if one is missing."""
+    """Return the indices of the caption and the URL column, found by the header; None if a column is missing."""
     names = [name.lower() for name in table.names]
     at = next((at for at, name in enumerate(names) if name in _ADDRESSES), None)
     other = None if at is None or len(names) != 2 else 1 - at

@@ -43,7 +43,7 @@ def read(wanted: Wanted, sentences: Source, names: Source, annotations: Source |
 
             lines = each_line(file, wanted.skips, sentence)
             if not lines:
-                raise DataError(f"{file.name}: found no sentences, expected at least one; download it again", key=name)
+                raise DataError(f"{file.name}: found no sentence, expected some; download the file again", key=name)
             boxes, size = dict[str, Box](), None
             if annotations is not None:
                 size, boxes = _boxes(picture_at(annotations.path, f"{name}.xml", where), wanted.skips)
@@ -66,7 +66,7 @@ def _boxes(file: Path | None, skips: Skips) -> tuple[tuple[int, int], dict[str, 
     assert file is not None
     text = read_text(file)
     if "<!" in text:  # XML entities could expand until memory is full
-        raise DataError(f"{file.name}: found a DOCTYPE, expected XML of boxes without one; download it again")
+        raise DataError(f"{file.name}: found a DOCTYPE, expected XML without one; download the file again")
     try:
         root = ElementTree.fromstring(text)
         width, height = (_number(root, f"size/{side}") for side in ("width", "height"))
@@ -77,7 +77,7 @@ def _boxes(file: Path | None, skips: Skips) -> tuple[tuple[int, int], dict[str, 
                     ends = ("xmin", "ymin", "xmax", "ymax")
                     corners[name.text or ""].append(tuple(_number(box, end) for end in ends))
     except (ElementTree.ParseError, ValueError) as error:
-        raise DataError(f"{file.name}: found boxes that cannot be read ({error}); download it again") from None
+        raise DataError(f"{file.name}: cannot read its boxes ({error}); download the file again") from None
     size = int(width), int(height)
 
     def around(entity: str) -> tuple[str, Box]:

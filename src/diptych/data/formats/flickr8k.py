@@ -47,7 +47,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
 
     def check_listed(name: str) -> None:
         if name not in captions:
-            raise DataError(f"{path}: found no caption of {name}, which a list in its folder has; download both again")
+            raise DataError(f"{path}: found no caption of {name}, which a split's list has; download all files again")
 
     each_line(path, skips, take)
     skips.every(splits, check_listed, "listed image")
@@ -77,7 +77,7 @@ def _listed(folder: Path) -> dict[str, str]:
         if (folder / name).is_file():
             for image in read_text(folder / name).split():
                 if (other := splits.setdefault(image, split)) != split:
-                    raise DataError(f"{folder / name}: found {image}, which is in {other} too; download it again")
+                    raise DataError(f"{folder / name}: found {image}, which is in split {other} too; download it again")
     return splits
 
 

@@ -23,7 +23,8 @@ Item = TypeVar("Item")
 
 
 def drawn_split(key: str, seed: int) -> str:
-    """Draw a split from a hash of key and seed. It is the same on every machine, and stays so when images are added."""
+    """Draw a split from a hash of key and seed. The split is the same on every machine, and does not change when images
+    are added."""
     place = int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:8], "big") / 2**64
     for name, share in SHARES.items():
         place -= share
@@ -34,7 +35,7 @@ def drawn_split(key: str, seed: int) -> str:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Options of a reader, such as the folder of images, or the split for files that name none."""
+    """Options of a reader, such as the folder of the images, or the split of files that do not name a split."""
 
     pictures: Path | Pictures | None = None  # None: image files are not needed
     split: str | None = None  # None: drawn for each image with `seed`
@@ -190,7 +191,7 @@ class Format:
     names: tuple[str, ...] = ()
 
     def lacks(self, ending: str, names: Iterable[str]) -> list[str]:
-        """Return the required names, and the suffix, that a file with this suffix and these names lacks."""
+        """Return what a file with this suffix and these names lacks of the format: required names, and the suffix."""
         endings = self.endings or JSON[:1]
         return [name for name in self.names if name not in names] + [" or ".join(endings)] * (ending not in endings)
 

@@ -20,7 +20,7 @@ _SPLITS = {"validation": "val", "valid": "val", "dev": "val", "val": "val", "tes
 
 
 def tables(path: Path) -> list[Path]:
-    """Return the metadata files in the folder; if it has none, the metadata files in its subfolders of splits."""
+    """Return the metadata files in the folder; without them, the metadata files in its subfolders of splits."""
     there = ([path / name] if (path / name).is_file() else sorted(path.glob(f"*/{name}")) for name in NAMES)
     return next(filter(None, there), [])
 
@@ -74,7 +74,7 @@ def _rows(table: Path, take: Callable[[JsonValue], None]) -> Iterator[Callable[[
 def _row(take: Callable[[JsonValue], None], head: list[str], fields: list[str], where: str) -> None:
     check_utf8(",".join(fields), where)
     if len(fields) != len(head):
-        refuse(where, f"{len(fields) or 'no'} fields", f"{len(head)}: {', '.join(head)}")
+        refuse(where, f"{len(fields) or 'no'} fields", f"the {len(head)} fields {', '.join(head)}")
     take(JsonValue(dict(zip(head, fields, strict=True)), where))
 
 
@@ -84,7 +84,7 @@ def _take(by_image: ByImage[str], here: Wanted, folder: Path, value: JsonValue) 
     captions = next((line[one] for one in CAPTIONS if one in line), None)
     captions = [captions] if isinstance(captions, str) else captions
     if not isinstance(name, str) or not name.strip():
-        value.refuse("a line without it", "one with `file_name`")
+        value.refuse("a line without `file_name`", "the image's name in it")
     if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
         value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(CAPTIONS)}")
     for caption in JsonValue(captions, where).read(list[Words]):

@@ -239,7 +239,7 @@ class _LineReader:
             if len(objects) < count:
                 self.lost.add(record.key)
             if record.objects and record.objects != objects:
-                value.refuse("other objects", f"those of an earlier line with {record.key}: pass them once", "objects")
+                value.refuse("other objects", f"the same as in an earlier line with {record.key}, or none", "objects")
             record = replace(record, objects=objects)
         if "expression" in value.value:
             line = value.read(_Pointed)
@@ -252,7 +252,7 @@ class _LineReader:
         more, tasks = value.inner("more"), dict[str, tuple[TaskItem, ...]]()
         for name in more.read(dict[str, Any]):
             if name in WORDED:
-                value.refuse(f"`{name}` in `more`", "the name of another task, and this field in the line itself")
+                value.refuse(f"`{name}` in `more`", "this field outside `more`, and only tasks of other names in it")
             first = len(record.more.get(name, ()))
             keys = (f"{record.key}/{first + at}" for at in itertools.count())
 
@@ -316,7 +316,7 @@ class _LineReader:
             with suppress(DataError):
                 image = picture_at(self.folder, record.key, value.where())
         if image is None:
-            value.refuse("a box of a missing image", "its `width` and `height` in the line")
+            value.refuse("a box of a missing image", "the image's `width` and `height` in the line")
         try:
             return picture_size(image)
         except DataError as error:

@@ -52,7 +52,7 @@ def read(wanted: Wanted, file: Source) -> list[Record]:
 
 
 def _keys(image: dict[str, Any]) -> tuple[str, ...]:
-    """Return the possible keys of an image, such as a/b.jpg: first b, then a/b, then a/b.jpg."""
+    """Return the possible keys of an image, the shortest first. For a/b.jpg, they are b, a/b and a/b.jpg."""
     name, folder = str(image.get("filename")), image.get("filepath")
     path = name if folder is None else f"{folder}/{name}"
     return tuple(dict.fromkeys((key_of_name(name), key_of_name(path), path)))

@@ -4,9 +4,10 @@
      "vqa": ["v2_OpenEnded_mscoco_train2014_questions.json", "v2_mscoco_train2014_annotations.json"]}
 
 Paths are relative to the manifest's folder. `images` is a folder or a list of folders, by default the manifest's
-folder. `split` is the split of all records whose files name none. If `crowds` is true, COCO's crowd boxes are kept.
-`about` is a comment. Every other name is a format of `FORMATS`; its value is a file, or the list of the files that the
-format needs. A data set with several splits is written as {"sets": [{...}, {...}]}, with an object for each split.
+folder. `split` is the split of all records whose files do not name a split. If `crowds` is true, COCO's crowd boxes are
+kept. `about` is a comment. Every other name is a format of `FORMATS`; its value is a file, or the list of the files
+that the format needs. A data set with several splits is written as {"sets": [{...}, {...}]}, with an object for each
+split.
 
 Records of missing images are counted and left out, because downloads of public sets are seldom complete.
 """
@@ -56,7 +57,7 @@ def example(name: str, form: Format) -> str:
 def read(source: Source, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
     """Read all records of all sets.
 
-    `wanted.pictures`, if given, replaces `images`. `wanted.split` is the split of sets that name none.
+    `wanted.pictures`, if given, replaces `images`. `wanted.split` is the split of sets that do not name a split.
     """
     sets = source.json.inner(SETS).items() if SETS in source.json.value else [source.json]
     if not sets:
@@ -90,7 +91,7 @@ def _pictures(entry: JsonValue, folder: Path, given: Path | Pictures | None, nee
     paths = _paths(images := entry.inner(IMAGES), folder)
     for path, where in paths:
         if need_pictures and not path.exists():
-            where.refuse(f"no folder {path}", "that of the pictures (or pass it: --images FOLDER)")
+            where.refuse(f"no folder {path}", "the folder of the images (also as --images FOLDER)")
     if not paths:
         images.refuse("no folder", "at least one")
     return Pictures(tuple(path for path, _ in paths), need_pictures)
@@ -106,16 +107,16 @@ def _read(name: str, entry: JsonValue, folder: Path, formats: Formats, wanted: W
     form = formats[name]
     entries = _paths(entry, folder)
     if not form.least <= len(entries) <= len(form.files):
-        entry.refuse(f"{len(entries)} files", f"{', '.join(form.files)}: {form.least} to {len(form.files)}")
+        entry.refuse(f"{len(entries)} files", f"{form.least} to {len(form.files)}: {', '.join(form.files)}")
     files = []
     for (path, one), what in zip(entries, form.files, strict=False):
         if not path.exists():
-            one.refuse(f"nothing at {path}", f"the {what} of {name}")
+            one.refuse(f"nothing at {path}", f"the {what} of the format {name}")
         files.append(Source(path))
     if not form.fits(files[0]):
         other = one_of(dict(formats), files[0])
         hint = f"; it looks like `{other[0]}`" if other is not None else ""
-        entries[0][1].refuse(f"{files[0].path.name}, which is not one", f"{form.what}{hint}")
+        entries[0][1].refuse(f"the file {files[0].path.name}", f"{form.what}{hint}")
     return form.read(wanted, *files)
 
 
@@ -162,7 +163,7 @@ def _keys_of_their_own(records: list[Record]) -> list[Record]:
 
 
 def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record]:
-    """Return the records without an image and those whose image file exists; count the others in `skips`."""
+    """Return the records, without those whose image file is missing, which are counted in `skips`."""
     there = []
     for record in records:
         if record.image is None or is_there(record.image):
@@ -171,7 +172,7 @@ def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record
             skips.add("pictures that are not there", str(record.image))
     if records and not there:
         raise DataError(
-            f"{path}: found none of its {len(records)} images (the first: {records[0].image}), expected them; fetch "
-            f"them, or name their folder as `{IMAGES}`"
+            f"{path}: found none of the {len(records)} images that it names (the first: {records[0].image}); download "
+            f"the images, or set `{IMAGES}` to their folder"
         )
     return there

@@ -40,7 +40,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
 def read_pairs(wanted: Wanted, lines: Source) -> list[Record]:
     """Read NLVR2: one record per pair of images.
 
-    The two images are joined side by side, since statements refer to left and right. The statement `dev-850-0-1` is
+    The two images are joined side by side, because statements refer to left and right. The statement `dev-850-0-1` is
     about `dev-850-0-img0.png` and `dev-850-0-img1.png`. Images of the split `train` are in a subfolder, which the
     line's `directory` names.
     """

@@ -28,7 +28,8 @@ _ESCAPED = re.compile(r"[\udc80-\udcff]")
 
 @dataclass
 class Skips:
-    """Counts of the entries that were left out, by reason. `allowed` (--skip-bad): accept any number."""
+    """Counts of the entries that were left out, by reason. If `allowed` is True (--skip-bad), any number is
+    accepted."""
 
     allowed: bool = False
     counts: dict[str, int] = field(default_factory=dict)
@@ -123,7 +124,7 @@ def refuse_many(bad: int, number: int, first: list[str], where: str = "") -> Non
     if are_many(bad, number):
         raise DataError(
             f"{where}{bad:,} of {number:,} entries are invalid, expected at most {MOST_BAD} or {BAD_SHARE:.0%} (the "
-            f"first: {SEPARATOR.join(first[:NAMED])}); correct them, or read the others with --skip-bad (Python: "
+            f"first: {SEPARATOR.join(first[:NAMED])}); correct them, or skip them with --skip-bad (Python: "
             "skip_bad=True)"
         )
 
@@ -153,12 +154,12 @@ def _parse(text: str, where: str, whole: bool) -> JsonValue:
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if whole else ""
         raise DataError(
-            f"{where}: found no JSON ({error.msg}, {line}column {error.colno}), expected JSON; correct the file there, "
-            "or download it again"
+            f"{where}: found no JSON ({error.msg}, {line}column {error.colno}), expected JSON; correct its syntax, or "
+            "download the file again"
         ) from None
     except (ValueError, RecursionError) as error:
         problem = error if isinstance(error, ValueError) else "JSON nested too deep"
-        raise DataError(f"{where}: found {problem}, expected plain JSON; correct the file there") from None
+        raise DataError(f"{where}: found {problem}, expected plain JSON; correct it") from None
 
 
 @contextmanager
@@ -209,7 +210,8 @@ def check_utf8(text: str, where: str) -> None:
 
 
 def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T]:
-    """Return `take(line, place)` for each line that is not empty. Invalid lines are skipped as in `Skips.every`."""
+    """Return `take(line, place)` for each line that is not empty. Invalid lines are skipped and counted, as in
+    `Skips.every`."""
 
     def one(line: tuple[int, str]) -> T:
         check_utf8(line[1], where := f"{path.name} line {line[0]}")
@@ -219,7 +221,7 @@ def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T
 
 
 def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> list[T]:
-    """Return `take(value)` for each JSON line. If a crash joined a cut line to the next, the next is read."""
+    """Return `take(value)` for each JSON line. If a crash joined a cut line to the next line, the next line is read."""
 
     def one(line: str, where: str) -> T:
         try:
@@ -275,8 +277,8 @@ def parsed_line(path: Path, *names: str) -> JsonValue:
 class Pictures:
     """Folders of images, many of which may be missing.
 
-    If `wanted` is True, the record of a missing image has the path where the image was expected. If it is False, that
-    record has no image.
+    If `wanted` is True, the record of a missing image has the path where the image was expected. If `wanted` is False,
+    that record has no image.
     """
 
     folders: tuple[Path, ...]
@@ -294,7 +296,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
         return None
     if name.startswith("/") or "\0" in name or (".." in name and ".." in name.split("/")):
         inside = folder.folders[0] if isinstance(folder, Pictures) else folder
-        raise DataError(f"{where}: found the image name {name!r}, expected one inside {inside}; correct it")
+        raise DataError(f"{where}: found the image name {name!r}, expected a path inside {inside}; correct it")
     folders = folder.folders if isinstance(folder, Pictures) else (folder,)
     for form in chain((name,), _spellings(name)):
         for one in folders:
@@ -307,7 +309,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
         return folders[0] / name if folder.wanted else None
     missing = f"{folder / name}"
     missing = missing if len(missing) <= SHOWN else f"{missing[:SHOWN]}..."  # such as a row of numbers
-    raise DataError(f"{where}: found no image {missing}, expected one; fetch it, or name its folder (--images)")
+    raise DataError(f"{where}: found no image {missing}; download it, or pass the images' folder with --images")
 
 
 def _spellings(name: str) -> Iterator[str]:
@@ -390,7 +392,7 @@ def combined(*sources: Iterable[Record]) -> list[Record]:
         old = joined.get(record.key)
         if old is not None and old.split != record.split:
             raise DataError(
-                f"found the splits {old.split} and {record.split}, expected one split for each image; correct all its "
+                f"this image has the splits {old.split} and {record.split}, expected one split; correct the image's "
                 "lines or rows, or leave out one of the files",
                 key=record.key,
             )

@@ -35,7 +35,8 @@ class Piece(Struct, frozen=True):
 
 
 class SetPart(Struct, frozen=True):
-    """One entry of the manifest: a format, its files, the folders of images, and the split if the files name none."""
+    """One entry of the manifest: a format, its files, the folders of images, and the split if the files do not name
+    it."""
 
     form: str
     files: tuple[Piece, ...]
@@ -70,7 +71,7 @@ class PublicLayout:
     def of(cls, name: str, root: Path) -> PublicLayout:
         pieces = known(name).pieces()
         if not root.is_dir():
-            raise DataError(f"no folder {root}, expected the folder of {name}; list its files: diptych data {name}")
+            raise DataError(f"no folder {root}; pass the folder with the files that `diptych data {name}` lists")
         return cls(name, root, {p: path for p in pieces if (path := _path_of(p, root)) is not None})
 
     @property
@@ -80,13 +81,13 @@ class PublicLayout:
     def manifest(self, out: Path) -> dict[str, Any]:
         """Return a manifest of the parts whose required files exist.
 
-        Paths in the folder of `out` are relative to it.
+        Paths inside the folder of `out` are written relative to this folder.
         """
         chosen = known(self.name)
         sets = [self._set(part, out) for part in chosen.parts if set(part.files[: part.least]) <= self.there.keys()]
         if not sets:
             missing = "; ".join(f"{' or '.join(piece.names)}: {piece.what}" for piece in self.missing)
-            raise DataError(f"found none of {self.name} in {self.root}, expected at least one part of it: {missing}")
+            raise DataError(f"no files of {self.name} in {self.root}; put at least one part there: {missing}")
         return {ABOUT: f"{chosen.title}; {chosen.home}", SETS: sets}
 
     def _set(self, part: SetPart, out: Path) -> dict[str, Any]:
@@ -126,14 +127,14 @@ def describe_folder(name: str, root: Path) -> str:
 
 
 def _path_of(piece: Piece, root: Path) -> Path | None:
-    """Return the path of a piece below `root` or one of its subfolders. Its names are tried in order."""
+    """Return the path of a piece below `root` or one of its subfolders. The names of the piece are tried in order."""
     folders = [root, *(folder for folder in sorted(root.iterdir()) if folder.is_dir())]
     paths = (folder / name for name in piece.names for folder in (folders if name != "." else [root]))
     return next((path for path in paths if path.exists()), None)
 
 
 def _named(path: Path, out: Path) -> str:
-    """Return `path` relative to the folder of the manifest `out` if it is inside, else the absolute path."""
+    """Return `path` relative to the folder of the manifest `out` if this folder contains it, else the absolute path."""
     path, folder = Path(os.path.abspath(path)), Path(os.path.abspath(out)).parent
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 

@@ -56,13 +56,13 @@ class _RefBox(Struct):
 def read(wanted: Wanted, refs: Source, instances: Source | None = None) -> list[Record]:
     """Read one record for each image that has expressions.
 
-    The split is the one that a ref names, else `wanted.split`. `instances` is required if the refs have no boxes.
+    The split is the split that a ref names, else `wanted.split`. `instances` is required if the refs have no boxes.
     Raises DataError for an image in two splits.
     """
     pickled = refs.path.suffix.lower() in PICKLES
     file = JsonValue(unpickle.load(refs.path), refs.path.name) if pickled else refs.json
     if instances is None and isinstance(file.value, list):
-        file.refuse("refs without boxes", "`instances.json` of the same folder too, as a second file")
+        file.refuse("refs without boxes", "a second file, `instances.json` of the same folder")
     with_images = file if instances is None else instances.json
     boxes: dict[int, _RefBox] = {}
     if instances is not None:
@@ -109,7 +109,7 @@ class _Expressions:
         `records` then raises an error for the whole file, instead of skipping a ref.
         """
         if (earlier := self._splits.setdefault(number, split)) != split and self._mixed is None:
-            self._mixed = value, f"a ref of {split!r} on a picture with refs of {earlier!r}"
+            self._mixed = value, f"a ref of split {split!r} on an image with refs of {earlier!r}"
 
     def _add(self, image: CocoImage, box: Box, sentences: JsonValue) -> None:
         def take(sentence: _RefSentence, value: JsonValue) -> None:
@@ -121,7 +121,7 @@ class _Expressions:
 
     def records(self) -> list[Record]:
         if self._mixed is not None:
-            one_split = "a picture in one split, as in all of RefCOCO but RefCOCOg's google split (its umd split is so)"
+            one_split = "one split for each image; of RefCOCOg, use the umd splits instead of the google split"
             self._mixed[0].refuse(self._mixed[1], one_split)
 
         def record(number: int, items: tuple[Expression, ...], where: str) -> Record:

@@ -24,7 +24,7 @@ class _Hypothesis(Struct):
 def read(wanted: Wanted, lines: Source, ending: str = ".jpg") -> list[Record]:
     """Read one record per image.
 
-    Sentences without a label, as annotators disagreed, are counted in `wanted.skips` and left out.
+    Sentences that have no label, because annotators disagreed, are counted in `wanted.skips` and left out.
     """
     by_image = ByImage[TaskItem]()
 

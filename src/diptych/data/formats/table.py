@@ -43,10 +43,10 @@ LINES = (".jsonl",)
 
 
 def _mined(wanted: Wanted, folder: Source) -> list[Record]:
-    """Read all records of a folder that `diptych mine` wrote, which also has the images."""
+    """Read all records of a folder that `diptych mine` wrote. The images are in the same folder."""
     files = sorted((folder.path / "records").glob("*.jsonl"))
     if not files:
-        raise DataError(f"no records in {folder.path} yet; repeat its `diptych mine run`, and see its report.html")
+        raise DataError(f"no records in {folder.path}; see its report.html, and repeat `diptych mine run`")
     wanted = replace(wanted, pictures=folder.path if wanted.pictures is not None else None, split="train")
     parts = wanted.skips.every(files, lambda lines: jsonl.read(wanted, Source(lines)), "part")
     return [record for part in parts for record in part]
@@ -128,7 +128,7 @@ _OWN = frozenset(FORMATS)
 def known() -> dict[str, Format]:
     """Return all formats in the order in which they are tried.
 
-    Formats of plugins come first, as they are more specific.
+    Formats of plugins come first, because they are more specific.
     """
     return {name: one for name, one in FORMATS.items() if name not in _OWN} | FORMATS
 
@@ -148,7 +148,7 @@ def read(
 
     - pictures: the folder of the images, by default the folder of the file. Images must exist, unless `need_pictures`
       is False and no folder is given; then records may lack an image.
-    - split: the split of records whose files name none. By default it is drawn for each image with `seed`.
+    - split: the split of records whose files do not name a split. By default it is drawn for each image with `seed`.
     - skips: counts the entries that are left out (invalid, without any text, or with a missing image in a manifest). It
       is an error if more than 10 entries and more than 1% of all are invalid.
     """
@@ -172,6 +172,6 @@ def _read(source: Source, wanted: Wanted, need_pictures: bool) -> list[Record]:
     name, form = match
     if form.least > 1:
         missing = ", ".join(form.files[1 : form.least])
-        raise DataError(f"{path}: found {form.what}, expected its {missing} too; {manifest.example(name, form)}")
+        raise DataError(f"{path}: found {form.what}, which needs {missing} too; {manifest.example(name, form)}")
     folder = wanted.pictures or (path.parent if need_pictures else Pictures((path.parent,), wanted=False))
     return form.read(replace(wanted, pictures=folder), source)

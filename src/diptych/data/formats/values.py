@@ -21,7 +21,7 @@ LONGEST = 1_000_000  # limit of an image's side in pixels
 _HUGE = 1e15
 HALF = "half a surrogate pair, which is not Unicode"
 LOOKED_AT = 20  # number of first entries that are searched to recognise a format
-CORRECT = "; correct the file there, or download it again"
+CORRECT = "; correct it, or download the file again"
 
 # Types for the fields of structs. Do not use `Text` or `Words` in a union with a list or dict: see vcr.py.
 Words = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*\Z")]  # may be empty
@@ -100,7 +100,7 @@ class JsonValue:
     def lists(self, *names: str) -> list[JsonValue]:
         """Return the lists under these names of the object.
 
-        Raises DataError unless the value is an object and has all of them.
+        Raises DataError unless the value is an object that has all these lists.
         """
         self.read(msgspec.defstruct("Lists", [(name, list) for name in names]))
         return [self.inner(name) for name in names]
@@ -164,7 +164,7 @@ def corner_box(
 ) -> Box:
     """Convert [x1, y1, x2, y2] in pixels to fractions of the image, clipped to it.
 
-    A fifth number, a score, is ignored. Raises DataError for a box of which nothing is inside the image.
+    A fifth number, a score, is ignored. Raises DataError for a box that is completely outside the image.
     """
     x1, y1, x2, y2 = corners[:4]
     box = (max(0.0, x1 / width), max(0.0, y1 / height), min(1.0, x2 / width), min(1.0, y2 / height))

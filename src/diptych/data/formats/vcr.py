@@ -101,7 +101,7 @@ def tokens(text: str) -> list[str | list[int]]:
 
 def _metadata(line: _VcrLine, value: JsonValue, folder: Path) -> tuple[tuple[int, int], tuple[Object, ...]]:
     if line.metadata_fn is UNSET:
-        value.refuse("an object without it", "one with `metadata_fn`")
+        value.refuse("an object without `metadata_fn`", "the metadata's name in it")
     path = picture_at(folder, line.metadata_fn, value.where())
     assert path is not None
     file = read_json(path)

@@ -80,4 +80,4 @@ def _with_words(shard: Path, one: tuple[str, str, str]) -> tuple[str, str, str]:
     try:
         return one[0], one[1], content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as cut:
-        raise DataError(f"{shard / one[2]}: found bytes that are not UTF-8 (at byte {cut.start}); remove it") from None
+        raise DataError(f"{shard / one[2]}: found bytes that are not UTF-8 (at byte {cut.start}); delete it") from None

@@ -42,7 +42,7 @@ class Corpus(PickledWithoutCaches):
     def sample(self, line: int) -> Sample:
         """Return the sample that starts at a line; `line` counts non-empty lines from 0.
 
-        Raises DataError if it has no token.
+        Raises DataError if the sample would have no token.
         """
         pieces = self.tokens.encode(self._lines[line])
         for ahead in range(1, MOST_JOINED if self.joined else 1):
@@ -53,9 +53,7 @@ class Corpus(PickledWithoutCaches):
         if not self.joined:
             pieces = [*pieces, self.tokens.vocabulary.sep]
         if not pieces:
-            raise DataError(
-                f"{self.path} has {MOST_JOINED} lines in a row without a word; expected one sentence per line"
-            )
+            raise DataError(f"{self.path} has {MOST_JOINED} lines in a row without a word; remove these lines")
         key = f"{self.path.name}:{line}"
         return Sample(key, key, None, torch.tensor(pieces))
 
@@ -67,7 +65,7 @@ class Lines:
     """
 
     def __init__(self, path: Path) -> None:
-        wanted = "expected a file with a sentence a line"
+        wanted = "expected a text file with one sentence per line"
         if not path.is_file():
             raise DataError(f"no text at {path}; {wanted}")
         if not path.stat().st_size:

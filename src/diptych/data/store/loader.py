@@ -31,9 +31,10 @@ class Loader(PickledWithoutCaches):
     """The batches of a training run. Damaged records are left out; `corrupt` maps their keys to the reason.
 
     - records: indices into the store.
-    - max_regions: the largest number of regions that is read of a record.
+    - max_regions: the largest number of regions that are read per record.
     - needs_regions: if True, records without regions are left out and listed in `without_regions`.
-    - corpus, alone: a share `alone` of each batch is text from `corpus`, without images. If it is 1, no record is read.
+    - corpus, alone: a share `alone` of each batch is text from `corpus`, without images. If `alone` is 1, no record is
+    read.
     - mirror: the share of samples whose image is flipped horizontally, with "left" and "right" swapped in the text.
     - most_regions: a function from a sample's number of words to its largest number of regions. Further regions are
       left out before masking.
@@ -77,7 +78,7 @@ class Loader(PickledWithoutCaches):
         if not items and texts < batch_size:
             raise DataError(
                 f"nothing to train on: none of {len(records)} chosen records (of {len(store)} in {store.folder}) has "
-                f"texts for this task; `diptych check {store.folder}` shows the texts"
+                f"texts for this task; `diptych check {store.folder}` shows which texts it has"
             )
         self.order = Order(np.array(lengths), batch_size - texts, seed) if items else None
 
@@ -123,8 +124,8 @@ class Loader(PickledWithoutCaches):
         own = range(part, len(whole), parts)
         if not own:
             raise DataError(
-                f"step {step}, part {part} of {parts} is empty: a batch of {len(whole)} cannot be cut into "
-                f"{parts} parts; use fewer processes"
+                f"step {step}, part {part} of {parts} is empty: a batch of {len(whole)} samples cannot be "
+                f"divided among {parts} processes; use fewer processes, or raise training.batch"
             )
         there = [number for number in own if whole.read(number) is not None]
         idle = not there
@@ -134,7 +135,7 @@ class Loader(PickledWithoutCaches):
             key, why = next(iter(self.corrupt.items()))
             raise DataError(
                 f"step {step}: none of the {len(whole)} records of the batch can be read ({len(self.corrupt)} damaged "
-                f"records so far; the first, {key}: {why}); `diptych check {self.store.folder}` shows all of them"
+                f"records so far; the first, {key}: {why}); `diptych check {self.store.folder}` lists them"
             )
         update = self.updates.at(step)
         batch = collate([sample for number in there for sample in whole.prepared(number, update)])
@@ -157,7 +158,7 @@ class Loader(PickledWithoutCaches):
     def regions(self, item: int) -> Regions | None:
         """Return the regions of the sample with index `item`, and its pixels if the model reads them.
 
-        If they cannot be read, add the record to `corrupt` and return None.
+        If the regions or pixels cannot be read, add the record to `corrupt` and return None.
         """
         index, position = self._items[item].tolist()
         try:

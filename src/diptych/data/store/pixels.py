@@ -30,7 +30,7 @@ class Pixels:
     def of(self, record: Record) -> Float[Tensor, "3 H W"]:
         """Return the scaled and normalised image of a record. Raises DataError if it cannot be read."""
         if record.image is None:
-            raise DataError("the model reads pixels, but the record names no image", key=record.key)
+            raise DataError("this model reads image files, but the record has none; add its image", key=record.key)
         return self.read(open_picture(record.image))
 
     def read(self, picture: UInt8[Tensor, "3 height width"]) -> Float[Tensor, "3 H W"]:

@@ -47,15 +47,15 @@ def record_from_json(written: bytes) -> Record:
 def _check_references(record: Record) -> None:
     """Raise ValueError for an impossible file name, and for indices of choices or objects that are out of range."""
     if record.image is not None and "\0" in str(record.image):
-        raise ValueError("image: not a file name")
+        raise ValueError("image: found a zero byte, expected a file name")
     if not all(0 <= number < 2**64 for number in record.fingerprint or ()):
         raise ValueError("fingerprint: expected two or three integers of 64 bits")
     if len(record.caption_ids) > len(record.captions):
-        raise ValueError(f"caption_ids: found {len(record.caption_ids)} for {len(record.captions)} captions")
+        raise ValueError(f"caption_ids: found {len(record.caption_ids)} ids for {len(record.captions)} captions")
     for one in record.choices:
         for right, among in ((one.answer, one.answers), (one.rationale, one.rationales)):
             if right is not None and not -1 <= right < len(among):  # -1: unknown
-                raise ValueError(f"choices: found index {right} of {len(among)} for the correct one")
+                raise ValueError(f"choices: the index of the right one is {right}, expected below {len(among)}")
     for subject, _, other in record.relations:
         if not 0 <= min(subject, other) <= max(subject, other) < len(record.objects):
-            raise ValueError(f"relations: found objects {subject} and {other} of {len(record.objects)}, counted from 0")
+            raise ValueError(f"relations: found indices {subject} and {other} into {len(record.objects)} objects")

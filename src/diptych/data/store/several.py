@@ -13,7 +13,7 @@ TRAIN = "train"
 
 
 class SeveralStores(Store):
-    """Several stores, each with a name, as one.
+    """Several stores, each with a name, that are read like a single store.
 
     The split `train` of each store gets the store's name. Other splits are merged. A key becomes `NAME/KEY`, so that
     keys stay unique. Raises DataError if feature contracts differ.

@@ -1,6 +1,6 @@
 """The layout of a store's shard: its entry in the index, the types and shapes of its tensors, and checksums.
 
-A checksum detects damage but no forgery, so types and shapes are checked as well.
+A checksum detects damage, but not forgery, so types and shapes are checked as well.
 """
 
 import json
@@ -47,11 +47,12 @@ class ShardList(Struct):
 
 
 def check_tables(tables: Mapping[str, Tensor], records: int, path: Path) -> None:
-    """Raise DataError for a table of a wrong type or shape, and for ends of records that decrease or omit rows."""
+    """Raise DataError for a table of a wrong type or shape, and if the ends of records decrease or do not cover all
+    rows."""
     _check_layout({name: tables[name] for name in TABLES}, {"records": records}, path)
     for name in ("ends", "word_ends"):
         if bool((tables[name].diff(prepend=tables[name].new_zeros(1)) < 0).any()):
-            raise _foreign(path, f"its {name} are not in ascending order")
+            raise _foreign(path, f"the values of `{name}` are not in ascending order")
     if bool((tables["sizes"] < 1).any()):
         raise _foreign(path, "an image size is below 1 pixel")
     _check_layout({"words": tables["words"]}, {"bytes": int(tables["word_ends"][-1])}, path)
@@ -60,7 +61,7 @@ def check_tables(tables: Mapping[str, Tensor], records: int, path: Path) -> None
 def check_columns(columns: Mapping[str, Tensor], regions: int, records: int, path: Path) -> None:
     """Raise DataError if a tensor with a row per region is missing, or has a wrong type or shape."""
     if missing := {"boxes", "scores"} - columns.keys():
-        raise _foreign(path, f"it lacks {missing.pop()}")
+        raise _foreign(path, f"the tensor `{missing.pop()}` is missing")
     _check_layout(columns, {"regions": regions, "records": records}, path)
 
 
@@ -73,7 +74,7 @@ def _check_layout(tensors: Mapping[str, Tensor], rows: Mapping[str, int], path: 
         )
         if tensor.dtype != kind or not alike:
             sizes = " x ".join("any" if side is None else str(side) for side in shape)
-            raise _foreign(path, f"{name} is {tuple(tensor.shape)} of {tensor.dtype}, expected {sizes} of {kind}")
+            raise _foreign(path, f"`{name}` is {tuple(tensor.shape)} of {tensor.dtype}, expected {sizes} of {kind}")
 
 
 def tensors_check(tensors: Mapping[str, Tensor]) -> int:

@@ -157,10 +157,11 @@ class StoreWriter:
             self.done = {words.key: words.image for words in map(before.words, range(len(before)))}
 
     def add(self, record: Record) -> None:
-        """Add a record with regions. Raises DataError if its key is in the store already, or if it is invalid."""
+        """Add a record with regions. Raises DataError for an invalid record, and for a key that is in the store
+        already."""
         assert record.regions is not None, record.key
         if record.key in self.done:
-            raise DataError("this key is in the store already; keys must be unique", key=record.key)
+            raise DataError("the store already has a record with this key; give each its own key", key=record.key)
         words = _words(_with_image(record, lambda image: os.path.relpath(image, self.folder)))
         self.done[record.key] = record.image
         self._pending.append((_halved(record), words))
@@ -237,17 +238,18 @@ class _Shard(PickledWithoutCaches):
             raise DataError(f"{self.path} is damaged ({error}); delete {self.path.parent} and extract again") from error
         if shards.tensors_check({name: tables[name] for name in TABLES}) != self._check:
             raise DataError(
-                f"{self.path} is damaged (the checksum of its tables differs from {INDEX}); delete "
+                f"{self.path} is damaged (the checksum of its tables is not that in {INDEX}); delete "
                 f"{self.path.parent} and extract again"
             )
         shards.check_tables(tables, self._records, self.path)
         return {name: table.numpy() for name, table in tables.items()}
 
     def _rows(self, table: str) -> npt.NDArray[Any]:
-        """Return a table. Its size is checked first, as reading a truncated memory map kills the process (SIGBUS)."""
+        """Return a table. The file's size is checked first, because reading a truncated memory map kills the process
+        (SIGBUS)."""
         # A file that was deleted in the meantime stays mapped, so it needs no check.
         if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
-            raise DataError("the file became shorter while it was read; extract or copy it again", shard=self.path.name)
+            raise DataError("a file was cut during reading; extract or copy the store again", shard=self.path.name)
         return self._tables[table]
 
     @cached_property
@@ -274,11 +276,11 @@ class _Shard(PickledWithoutCaches):
         written = self._tables["words"][start:end].tobytes()
         try:
             if zlib.crc32(written) != int(self._tables["word_checks"][row]):
-                raise ValueError("not what was written")
+                raise ValueError("their checksum is wrong")
             return record_from_json(written)
         except ValueError as error:
             raise DataError(
-                f"the words of record {row + 1} are not valid ({first_problem(error)}); delete {self.path.parent} and "
+                f"the texts of record {row + 1} are damaged ({first_problem(error)}); delete {self.path.parent} and "
                 "extract again",
                 shard=self.path.name,
             ) from error
@@ -294,7 +296,7 @@ class _Shard(PickledWithoutCaches):
         if not self._verified[row]:
             if shards.tensors_check(columns) != int(self._tables["checks"][row]):
                 raise DataError(
-                    "its regions have a wrong checksum; extract again", key=self.words(row).key, shard=self.path.name
+                    "the checksum of the regions is wrong; extract again", key=self.words(row).key, shard=self.path.name
                 )
             self._verified[row] = True
         return Regions(size=(width, height), **columns)
@@ -343,8 +345,8 @@ def _halved(record: Record) -> Record:
 def _with_image(record: Record, change: Callable[[Path], str | Path]) -> Record:
     """Return the record with `change` applied to the image's path if the path is relative.
 
-    A store keeps paths relative to its own folder. So they are valid from any working directory, and images and store
-    can be moved together.
+    A store keeps paths relative to its own folder. These paths are valid from any working directory, and images and
+    store can be moved together.
     """
     if record.image is None or record.image.is_absolute():
         return record
@@ -368,7 +370,7 @@ def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:
                 "features: --detector given --features PATH)"
             )
         if index["check"] != shards.index_check(index):
-            raise ValueError("its checksum differs")
+            raise ValueError("its checksum is wrong")
         return of_json(FeatureContract, index["contract"]), msgspec.convert(index, ShardList).shards
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(

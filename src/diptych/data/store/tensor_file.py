@@ -1,6 +1,6 @@
 """Write a safetensors file from pieces of tensors.
 
-The `safetensors` library needs whole tensors and copies each twice.
+The `safetensors` library would need whole tensors, and would copy each of them twice.
 """
 
 import json
@@ -18,8 +18,8 @@ ALIGNED = 8  # bytes
 def tensor_file(columns: Mapping[str, Sequence[Tensor]]) -> list[memoryview]:
     """Return the bytes of a safetensors file, as pieces to be written one after the other.
 
-    The pieces of a column (one tensor of the file) are concatenated along the first dimension. Raises ValueError if
-    they differ in type or in the shape of a row.
+    The pieces of a column (one tensor of the file) are concatenated along the first dimension. Raises ValueError if the
+    pieces of a column differ in type or in the shape of a row.
     """
     order = list(KINDS)
     names = sorted(columns, key=lambda name: (order.index(columns[name][0].dtype), name))
@@ -29,7 +29,7 @@ def tensor_file(columns: Mapping[str, Sequence[Tensor]]) -> list[memoryview]:
         for piece in pieces:
             if (piece.shape[1:], piece.dtype) != (first.shape[1:], first.dtype):
                 given, wanted = (f"{one.dtype} with rows {tuple(one.shape[1:])}" for one in (piece, first))
-                raise ValueError(f"a part of {name} is {given}, expected {wanted}")
+                raise ValueError(f"a piece of `{name}` is {given}, expected {wanted}")
         end, rows = offset + sum(piece.nbytes for piece in pieces), sum(map(len, pieces))
         header[name] = {"dtype": KINDS[first.dtype], "shape": [rows, *first.shape[1:]], "data_offsets": [offset, end]}
         offset = end

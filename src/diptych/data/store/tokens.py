@@ -94,9 +94,9 @@ class Tokens:
         `lowercase` is False for bert-base-cased, True for bert-base-uncased. `path` may also be a `tokenizer.json` or
         its folder, as `diptych tokenizer train` writes it; `lowercase` is then ignored. Raises CheckpointError.
         """
-        wanted = "expected one token per line"
+        wanted = "expected a file with one token per line"
         if path.is_dir() and not (path / FILE).is_file():
-            raise CheckpointError(f"{path} is not a readable vocabulary (a folder without {FILE}); {wanted}")
+            raise CheckpointError(f"{path} is not a readable vocabulary (no {FILE} in this folder); {wanted}")
         if path.is_dir() or path.suffix == ".json":
             return cls.load(path)
         try:
@@ -106,7 +106,7 @@ class Tokens:
         _check_case(lines, lowercase, path)
         ids = {token: number for number, token in enumerate(lines)}
         if len(ids) < len(lines):
-            raise CheckpointError(f"{path} has {len(lines) - len(ids)} duplicate tokens; expected each once")
+            raise CheckpointError(f"{path} has {len(lines) - len(ids)} duplicate tokens; remove these lines")
         _check_special(ids, str(path))
         return cls(_wordpiece(WordPiece(ids, unk_token="[UNK]"), lowercase), str(path))
 
@@ -186,14 +186,14 @@ class Tokens:
 def _check_parts(values: Any) -> None:
     """Raise ValueError for parts of types that Diptych does not use.
 
-    Some could take unbounded time or memory on a text.
+    Some of these types could take unbounded time or memory on a text.
     """
     for name, known in PARTS.items():
         part = values[name]
         if name != "model" and any(part == ours[name] for ours in _learnt_parts()):
             continue
         if unknown := _types(part) - known:
-            raise ValueError(f"{name} is {', '.join(map(str, unknown))}, expected {' or '.join(sorted(known))}")
+            raise ValueError(f"`{name}` is {', '.join(map(str, unknown))}, expected {' or '.join(sorted(known))}")
 
 
 def _types(part: Mapping[str, Any]) -> set[str]:
@@ -225,7 +225,7 @@ def _check_special(ids: Mapping[str, int], where: str) -> None:
             f"{where} has {len(ids)} tokens, but their ids are not 0 to {len(ids) - 1}; copy it again"
         )
     if missing := [token for token in SPECIAL if token not in ids]:
-        raise CheckpointError(f"{where} lacks {', '.join(missing)}; it needs all of {', '.join(SPECIAL)}")
+        raise CheckpointError(f"{where} lacks the tokens {', '.join(missing)}; pass a vocabulary that has them")
 
 
 def _trained_wordpiece(texts: list[str], size: int, lowercase: bool) -> Tokenizer:

@@ -48,7 +48,8 @@ class WantedAddress:
 class FetchedBody:
     """The answer for a URL.
 
-    `reason`: why there is no body. `moved`: the target of a redirect to another host, which may be another worker's.
+    `reason`: why there is no body. `moved`: the target of a redirect to another host, which another worker may have to
+    fetch.
     """
 
     address: str
@@ -82,7 +83,7 @@ def check_contact(settings: Fetch, hosts: Iterable[str]) -> None:
         name = host.partition(":")[0]
         place = next((place for pattern, place, _ in places if fnmatch.fnmatchcase(name, pattern)), host)
         if not settings.contact and not place.startswith(LOOPBACK):
-            way_out = "pass --contact with a page or an address by which you can be reached, or --offline"
+            way_out = "pass --contact with your web page or e-mail address, or pass --offline"
             raise RecipeError(f"fetching images of {host} needs a contact: {way_out}")
 
 

@@ -1,7 +1,7 @@
 """The second stage: copy images from the inputs, or fetch them.
 
-URLs are divided into buckets by host. So one worker has all URLs of a host, and can limit the host's rate without other
-workers. A redirect to another host is fetched in the next round, by the worker of that host.
+URLs are divided into buckets by host. One worker therefore has all URLs of a host, and can limit the host's rate
+without asking other workers. A redirect to another host is fetched in the next round, by the worker of that host.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class FetchStage:
     def run(self, pages: Sequence[str]) -> list[str]:
         """Return the names of the shards of `index`, the table of URLs.
 
-        If two shards have a URL, the later one is used.
+        If two shards have the same URL, the later shard is used.
         """
         job = self.job
         wanted = {
@@ -104,7 +104,7 @@ class Blob:
     """Writes image files into one concatenated file, and its shard of `index`.
 
     `commit` completes both. With `checkpoints`, the content is saved every CHECKPOINT seconds. After a kill, a new Blob
-    of the same name resumes with it.
+    of the same name resumes with the saved content.
     """
 
     def __init__(self, layout: RunLayout, name: str, checkpoints: bool = False) -> None:
@@ -212,7 +212,7 @@ def _row(address: str, **more: str) -> Row:
 
 
 def _from_warc(path: Path, part: tuple[int, int], wanted: set[str]) -> Iterator[tuple[Row, bytes]]:
-    """Yield complete images first, and damaged ones last, as a second copy may be complete."""
+    """Yield complete images first, and damaged images last, because a second copy of an image may be complete."""
     damaged: dict[str, str] = {}
     for record in warc.read(path, ("picture",), part):
         where = addresses.absolute(record.address, record.address)
@@ -280,7 +280,7 @@ class FetchBucket:
 def buckets(wanted: Iterable[WantedAddress], attempt: int) -> list[dict[str, Any]]:
     """Return the plan of each bucket.
 
-    Plans depend on the set of URLs only, not on the order or the number of workers.
+    Plans depend only on the set of URLs, not on the order of the URLs or the number of workers.
     """
     hosts: dict[str, list[WantedAddress]] = {}
     for one in sorted(set(wanted), key=lambda one: (one.address, one.hops)):

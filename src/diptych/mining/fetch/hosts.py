@@ -52,7 +52,7 @@ class Host:
             gate.release()
 
     async def sending(self) -> None:
-        """Wait again just before a request is sent, since connecting may have delayed the previous request."""
+        """Wait again just before a request is sent, because connecting may have delayed the previous request."""
         while (wait := self.sent_at + self.every - time.monotonic()) > 0:
             await asyncio.sleep(wait)
         self.sent_at = time.monotonic()
@@ -69,7 +69,7 @@ class Host:
     def observe(self, status: int, after: str | None, settings: Fetch) -> None:
         """Pause after a status 429 or 5xx for as long as `after` (the header Retry-After) asks.
 
-        Without that header, pause `settings.rest` seconds after the third such status in a row.
+        Without this header, pause `settings.rest` seconds after the third status 429 or 5xx in a row.
         """
         if status != 429 and status < 500:
             self.complaints = 0

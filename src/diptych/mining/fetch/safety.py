@@ -1,6 +1,6 @@
 """Allow connections only to public IP addresses.
 
-An address is checked after DNS when a socket is made, for each redirect too.
+An address is checked after the DNS lookup, when a socket is made. This includes the sockets of redirects.
 """
 
 import fnmatch

@@ -51,7 +51,7 @@ class DecodeStage:
 def measure(content: bytes, rules: PictureRules) -> tuple[Row, list[str], Image.Image | None]:
     """Return the measures of an image file, the names of the rules that it breaks, and the image for judges.
 
-    The image is None if it was not decoded, as its header breaks a rule. Never raises an error for bad data.
+    The image is None if it was not decoded, because its header breaks a rule. Never raises an error for bad data.
     """
     measures: Row = dict.fromkeys(MEASURED)
     measures["sha256"], measures["bytes"] = hashlib.sha256(content).hexdigest(), len(content)

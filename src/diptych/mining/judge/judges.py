@@ -1,4 +1,7 @@
-"""Judges score images, for realism (ImageBERT, Figure 3) or for safety. Diptych does not include a trained judge."""
+"""Judges are classifiers that score images, for realism (ImageBERT, Figure 3) or for safety.
+
+Diptych does not include a trained judge.
+"""
 
 import hashlib
 import importlib
@@ -38,11 +41,11 @@ def scores_by(judge: Judge, images: Sequence[Any]) -> list[float]:
     try:
         scores = [float(score) for score in judge.judge(pictures)]
     except Exception as error:
-        why = f"failed on {len(pictures)} pictures: {type(error).__name__}: {error}"
-        raise DiptychError(f"the judge {judge.name} {why}; correct it, or leave it out") from error
+        why = f"failed on {len(pictures)} images: {type(error).__name__}: {error}"
+        raise DiptychError(f"the image judge {judge.name} {why}; correct its code, or do not pass it") from error
     if len(scores) != len(pictures) or not all(0 <= score <= 1 for score in scores):
-        why = f"gave {scores[:3]} for {len(pictures)} pictures; expected one number from 0 to 1 each"
-        raise DiptychError(f"the judge {judge.name} {why}: correct it, or leave it out")
+        why = f"gave {scores[:3]} for {len(pictures)} images; expected a number from 0 to 1 for each"
+        raise DiptychError(f"the image judge {judge.name} {why}; correct its code, or do not pass it")
     return scores
 
 
@@ -50,8 +53,8 @@ def scores_by(judge: Judge, images: Sequence[Any]) -> list[float]:
 def load_judge(name: str) -> Judge:
     """Load a judge by name: a folder that `diptych mine judge` wrote, `hub:ID`, `onnx:FILE` or `module:function`.
 
-    `module:function` runs code of others, so never pass a name from a file, only from the command line. Raises
-    RecipeError or CheckpointError if there is no such judge.
+    `module:function` runs other people's code, so accept it only from the command line, never from a file. Raises
+    RecipeError or CheckpointError if the judge cannot be loaded.
     """
     from diptych.mining.judge.picture_judge import FILE, PictureJudge  # imports torch
 
@@ -68,20 +71,20 @@ def load_judge(name: str) -> Judge:
             judge = getattr(importlib.import_module(module), made)()
         except (ImportError, AttributeError, TypeError) as error:
             raise RecipeError(
-                f"no judge {name}: {error}; expected MODULE:FUNCTION, a folder, onnx:FILE or hub:ID"
+                f"cannot load the image judge {name}: {error}; pass MODULE:FUNCTION, a folder, onnx:FILE or hub:ID"
             ) from error
         if not isinstance(judge, Judge):
-            raise RecipeError(f"{name} did not return a judge; a judge has name, version, least and judge(pictures)")
+            raise RecipeError(f"{name} must return an object with `name`, `version`, `least` and `judge()`; add these")
         return judge
     if not (folder / FILE).is_file():
-        raise CheckpointError(f"{folder} has no {FILE}; `diptych mine judge FOLDER --out {folder}` makes a judge")
+        raise CheckpointError(f"{folder / FILE} is missing; train a judge: diptych mine judge FOLDER --out {folder}")
     return cast(Judge, PictureJudge.load(folder))
 
 
 def _from_hub(name: str, file: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    with downloading(f"the judge {name} from the hub", f"copy {file} and its weights to a folder, and pass that"):
+    with downloading(f"the image judge {name} from the hub", f"copy {file} and its weights to a folder, and pass that"):
         return Path(snapshot_download(name, allow_patterns=[file, "*.safetensors", "backbone/*.json"]))
 
 

@@ -18,8 +18,8 @@ PARTS = 20  # number of equal ranges of scores
 def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, Any]]:
     """Write `count` pairs of a finished run to the file `lines`, the same number from each range of scores.
 
-    Each has `"true": null`, to be filled in by a person. Labels that the file already has are kept, even of pairs that
-    are not drawn again. Raises DataError if the run kept no image.
+    Each pair has `"true": null`, to be filled in by a person. Labels that the file already has are kept, even of pairs
+    that are not drawn again. Raises DataError if the run kept no image.
     """
     layout = RunLayout.finished(out)
     pairs = []

@@ -33,13 +33,13 @@ class Logistic:
 
     @classmethod
     def fit(cls, features: Table, labels: NDArray[np.bool_], ridge: float = 1.0) -> Logistic:
-        """Fit with Newton's method.
+        """Fit a logistic regression with Newton's method.
 
         `features`: (N, F). `ridge`: factor of the squared weights in the loss. Raises DataError if all labels are
         equal.
         """
         if labels.all() or not labels.any():
-            raise DataError(f"all {len(labels)} labels are {bool(labels.any())}; label some pairs of the other kind")
+            raise DataError(f"all {len(labels)} labels are {bool(labels.any())}; add some that are {not labels.any()}")
         mean, spread = features.mean(0), features.std(0)
         spread = np.where(spread > 0, spread, 1.0)
         table = np.hstack([(features - mean) / spread, np.ones((len(features), 1))])
@@ -78,10 +78,10 @@ class Logistic:
             tensors = load_file(path)
             model = cls(tensors["mean"], tensors["spread"], tensors["weights"], float(tensors["bias"][0]))
         except (OSError, SafetensorError, KeyError, IndexError) as error:
-            raise CheckpointError(f"cannot read {path}: {error}; train it again") from error
+            raise CheckpointError(f"cannot read {path}: {error}; train the model again") from error
         sizes = {len(model.mean), len(model.spread), len(model.weights)}
         if sizes != {features} or not all(np.isfinite(array).all() for array in tensors.values()):
-            raise CheckpointError(f"{path} has {sorted(sizes)} weights, expected {features} finite ones; train again")
+            raise CheckpointError(f"{path} has {sorted(sizes)} weights, expected {features}, all finite; train again")
         return model
 
 

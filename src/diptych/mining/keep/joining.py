@@ -130,23 +130,23 @@ class AddressTable:
                     raise ValueError("it does not have the expected columns")
             keys = table["key"].to_numpy() if table.num_rows else np.zeros(0, np.uint64)
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} cannot be read ({error}); `diptych mine run` writes it again") from error
+            raise DataError(f"{path} cannot be read ({error}); repeat `diptych mine run`") from error
         return cls(np.asarray(keys, np.uint64), table)
 
     @classmethod
     def body_of(cls, layout: RunLayout, address: str) -> bytes:
         """Return the bytes of the image that was fetched for a URL.
 
-        Raises DataError if the folder `work` has no such image.
+        Raises DataError if the folder `work` lacks the image.
         """
         path = layout.work(NAME)
         row = cls.open(path, sha256_of(path)[:16], True).rows([address], 5)[0] if path.is_file() else None
         if row is None or not row["length"] or row["blob"] is None:
-            raise DataError(f"{layout.work()} has no image of {address[:200]}; `diptych mine run` fetches it again")
+            raise DataError(f"{layout.work()} has no image of {address[:200]}; repeat `diptych mine run` to fetch it")
         return body_of(layout, row["blob"], row)
 
     def rows(self, wanted: Sequence[str], most_moves: int) -> list[Row | None]:
-        """Return the last answer for each URL; None if there is none.
+        """Return the last answer for each URL; None for a URL without an answer.
 
         More than `most_moves` redirects in a row count as a failed fetch.
         """
@@ -257,7 +257,7 @@ def _score_texts(scorer: Scorer, waiting: list[tuple[Row, Pair]], least: float) 
     scores: list[Any] = scorer.score([pair for _, pair in waiting]) if waiting else []
     if len(scores) != len(waiting) or not all(map(math.isfinite, scores)):
         gave = f"gave {scores[:3]} for {len(waiting)} pairs"
-        raise DiptychError(f"the scorer {scorer.version} {gave}; expected a finite number for each pair")
+        raise DiptychError(f"the scorer {scorer.version} {gave}; expected a finite number for each; correct it")
     for (text, _), score in zip(waiting, scores, strict=True):
         text["score"] = round(float(score), 6)
         if text["score"] < least:

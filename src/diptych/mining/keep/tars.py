@@ -20,7 +20,7 @@ _ABOUT = ("width", "height", "page", "licence", "score", "by")  # fields of a re
 def write_tars(folder: Path, layout: RunLayout) -> None:
     """Write the records and images of a run into tars in `folder`.
 
-    Raises OutputError if it has tars that Diptych did not write.
+    Raises OutputError if the folder has tars that Diptych did not write.
     """
     claim(folder, "tars")
     for number, some in enumerate(pieces(_records(layout), IN_A_TAR)):

@@ -128,7 +128,7 @@ def _decide(row: Row, pairs: list[tuple[int, int]]) -> None:
 def record(row: Row, by: str) -> dict[str, Any]:
     """Return a kept row as a line of JSON lines (docs/own-data-reference.md), with the origin of the image.
 
-    `by`: the value of `by`, such as `diptych-mine/rules-4/no-scorer`.
+    `by`: what made the record, such as `diptych-mine/rules-4/no-scorer`.
     """
     text = row["texts"][row["kept"]]
     return {
@@ -153,7 +153,7 @@ def write_records(layout: RunLayout, kept: Sequence[Row], by: str) -> None:
         if not path.exists() or path.stat().st_size != row["bytes"]:
             body = body_of(layout, row["blob"], row)
             if hashlib.sha256(body).hexdigest() != row["sha256"]:
-                why = f"it holds another picture than was measured ({row['address'][:200]})"
+                why = f"it contains another image than was measured ({row['address'][:200]})"
                 raise damaged(layout.blob(row["blob"]), why, layout.work())
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, body)
@@ -189,7 +189,7 @@ def _remove_others(folder: Path, names: set[str]) -> None:
 def write_times(layout: RunLayout, indexes: Iterable[str], kept: Iterable[Row]) -> None:
     """Write the time at which each kept image was fetched (UTC, ISO 8601).
 
-    It is a separate file, as times differ between runs.
+    The times are in a separate file, because they differ between runs.
     """
     times: Times = {}
     for path in filter(Path.exists, map(layout.times, indexes)):

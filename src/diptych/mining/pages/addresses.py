@@ -150,7 +150,8 @@ def sources(attributes: dict[str, str | None], of_sources: Iterable[dict[str, st
 def _address(name: str, value: str, source: str) -> str:
     """Return the URL in an attribute, which may be JSON.
 
-    The result is empty if there is no URL, or if it may be a link and `source`, the tag's src, may be the image.
+    The result is empty if the attribute has no URL. It is also empty if the URL may be a link, while `source`, the
+    tag's src, may be the image.
     """
     value = (largest(value) or "") if "set" in name else value.strip()
     if value[:1] in ("{", "["):

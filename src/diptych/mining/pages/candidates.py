@@ -30,7 +30,7 @@ _NO_ARTICLE = frozenset({"organization", "person", "website", "brand", "imageobj
 class PagePicture:
     """An image of a page.
 
-    `copies`: indices of its tags. `best`: the tag of the largest file, whose URL is `address`.
+    `copies`: indices of its tags. `best`: the tag of the largest file. `address`: the URL of this file.
     """
 
     copies: list[int]
@@ -74,7 +74,7 @@ class Shared:
     def candidate(self, shown: Sequence[PagePicture], number: int) -> PagePicture | None:
         """Return an image of the metadata that no tag shows; None for names like `logo`, which belong to the site.
 
-        `number`: its index.
+        `number`: the index of the image.
         """
         own = [one for one in self.addresses.values() if not _OF_SITE.search(one.partition("://")[2].partition("/")[2])]
         if not own or any("shared" in one.seen.values for one in shown):
@@ -121,7 +121,7 @@ def has_background(node: Any) -> bool:
 
 
 def source_of(node: Any) -> str:
-    """Return the URL of an image from its tag, which may be a data URI; empty if there is none."""
+    """Return the URL in an image's tag, which may be a data URI; empty if the tag has no URL."""
     attributes = node.attributes
     if node.tag in ("img", "amp-img"):
         parent = node.parent
@@ -167,9 +167,9 @@ def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> l
 
 
 def _twin(nodes: Sequence[Any], names: Sequence[str], places: Sequence[str], number: int) -> int | None:
-    """Return the index of the tag whose image the tag `number` repeats, else None.
+    """Return the index of a tag that has the same image as the tag `number`, else None.
 
-    It may be in the next <noscript>, or next to a preview.
+    This tag may be in the next <noscript>, or next to a preview.
     """
     node, after = nodes[number], number + 1
     while after < min(len(nodes), number + 4) and not names[after] and not _in_noscript(nodes[after]):

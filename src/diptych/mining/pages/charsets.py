@@ -88,7 +88,7 @@ def decoded(body: bytes, charset: str | None) -> str:
 
 
 def _named(head: bytes) -> str:
-    """Return the codec that a page names in its XML declaration or a <meta>; empty if it names none."""
+    """Return the codec that a page names in its XML declaration or a <meta>; empty if the page names no codec."""
     labels = [match[1]] if (match := _XML.match(head)) else []
     for tag in _META.finditer(_COMMENT.sub(b" ", head)):
         attributes: dict[bytes, bytes] = {}

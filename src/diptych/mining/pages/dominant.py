@@ -90,7 +90,7 @@ def features(node: Any, attributes: dict[str, str | None], order: int, address: 
 class Around:
     """Features of a tag and its ancestors.
 
-    `hero`: number of tags between it and an ancestor with a class such as `hero`.
+    `hero`: number of tags between the tag and an ancestor with a class such as `hero`.
     """
 
     values: frozenset[str] = frozenset()
@@ -153,7 +153,7 @@ def classes(attributes: dict[str, str | None]) -> str:
 def called_by(name: str) -> tuple[str, ...]:
     """Return the kinds (`aside`, `hero`, `name`) of the classes and id in `name`.
 
-    Cached, as pages of a site share classes.
+    Results are cached, because pages of a site share classes.
     """
     kinds = set()
     for token in name.lower().replace("__", "-").replace("_", "-").split():
@@ -171,12 +171,12 @@ _CALLED = {  # kind -> pattern of a class or id, such as hero, hero-box or top-h
 
 
 def _holds_page(node: Any) -> bool:
-    """Return True for a tag around the whole page, whose class has no meaning for an image."""
+    """Return True for a tag around the whole page. The class of this tag describes the page, not an image."""
     return node.css_first("main, h1 + p, h1 ~ * p") is not None
 
 
 def mark_lists(of_page: list[Features]) -> None:
-    """Mark the images of lists, and then the first image that may be the dominant one.
+    """Mark the images of lists, and then the first image that may be the dominant image.
 
     A list has three or more images of equal size whose ancestors have the same classes.
     """
@@ -194,7 +194,7 @@ def mark_lists(of_page: list[Features]) -> None:
 def merged(copies: list[Features]) -> Features:
     """Merge the features of several tags of an image.
 
-    Positive features are kept if any tag has them, negative ones if all have them.
+    Positive features are kept if any tag has them, negative features if all tags have them.
     """
     if len(copies) == 1:
         return copies[0]

@@ -36,7 +36,7 @@ class MiningInput:
     def shards(self, parts: Sequence[Sequence[int]] = ()) -> list[dict[str, Any]]:
         """Return the plan of each shard.
 
-        Its `key` does not depend on the path. `parts`: (start, end) of the parts of a WARC.
+        A plan's `key` does not depend on the path. `parts`: (start, end) of the parts of a WARC.
         """
         spec = {"kind": self.kind, "path": str(self.path), "base": self.base, "start": 0, "count": -1}
         if self.kind == "tar":
@@ -81,7 +81,7 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
             raise RecipeError(f"{path} holds no .warc, .tar or .html; expected {WANTED}")
         if base is None and not (path / "addresses.tsv").is_file():
             table = path / "addresses.tsv"
-            raise RecipeError(f"the pages of {path} have no URLs; pass --base URL, or write {table}")
+            raise RecipeError(f"the URLs of the pages in {path} are unknown; pass --base URL, or write {table}")
         digest = hashlib.sha256()
         for one in (*pages, *([path / "addresses.tsv"] if base is None else [])):
             digest.update(f"{one.relative_to(path)}\0{sha256_of(one)}\0".encode())
@@ -133,7 +133,7 @@ def html_files(folder: Path) -> list[Path]:
 def page_addresses(folder: Path, base: str) -> dict[str, str]:
     """Return path in the folder -> URL of the page.
 
-    URLs come from addresses.tsv (`file TAB address`), or are the path below `base`.
+    URLs come from addresses.tsv (`file TAB address`). Without this file, a URL is `base` followed by the path.
     """
     if base:
         names = [one.relative_to(folder).as_posix() for one in html_files(folder)]
@@ -148,7 +148,8 @@ def page_addresses(folder: Path, base: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class InputLine:
-    """An entry of an input list: an image with texts, or a page. `bad`: why it cannot be used; empty if it can."""
+    """An entry of an input list: an image with texts, or a page. `bad`: why the entry cannot be used; empty for a good
+    entry."""
 
     address: str = ""
     texts: tuple[str, ...] = ()
@@ -188,12 +189,12 @@ def _parquet(path: Path) -> Iterator[InputLine]:
         address = next((name for name in names if name.lower() in ("url", "address", "image_url")), None)
         text = next((name for name in names if name.lower() in ("caption", "text", "alt")), None)
         if address is None or text is None:
-            raise DataError(f"{path} has the columns {', '.join(names)}; expected `url` and `caption` or `text`")
+            raise DataError(f"{path} has the columns {', '.join(names)}; expected `url` with `caption` or `text`")
         for batch in file.iter_batches(columns=[address, text]):
             for where, texts in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
                 yield _line(where, str(texts or ""))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is not a complete Parquet file ({error}); copy it again") from error
+        raise DataError(f"{path} is not a complete Parquet file ({error}); copy the file again") from error
 
 
 def _tabbed(text: str) -> InputLine:

@@ -34,10 +34,10 @@ Row = dict[str, Any]
 
 @dataclass
 class Page:
-    """A page.
+    """An HTML page with its rows.
 
-    `verdict`: the rule that drops it; empty if none does. `text`: the text from which its language is recognised.
-    `html`: the page's HTML if its images are read later, else empty.
+    `verdict`: the rule that drops the page; empty for a page that is kept. `text`: the text from which the
+    page's language is recognised. `html`: the page's HTML if its images are read later, else empty.
     """
 
     address: str
@@ -86,7 +86,7 @@ def read_page(
 def _read(
     page: Page, html: str, headers: Iterable[tuple[str, str]], settings: MiningSettings, vocabularies: Vocabularies
 ) -> None:
-    """Read a page. It is called again for a page that declares another language but turns out to be English."""
+    """Read a page. If a page declares another language but turns out to be English, this function is called again."""
     with requires_extra("diptych mine", "mine"):
         from selectolax.lexbor import LexborHTMLParser
     rules, tree, first = settings.pages, LexborHTMLParser(html), not page.html
@@ -110,7 +110,7 @@ def _read(
 def settle(pages: Iterable[Page], settings: MiningSettings, vocabularies: Vocabularies) -> None:
     """Recognise the languages of many pages and of their texts, and apply the rules about languages.
 
-    This is three times as fast as page by page, since the language model's 57 MB stay in the processor's cache.
+    This is three times as fast as going page by page, because the language model's 57 MB stay in the processor's cache.
     """
     kept: list[Row] = []
     for page in pages:
@@ -128,7 +128,7 @@ def settle(pages: Iterable[Page], settings: MiningSettings, vocabularies: Vocabu
 
 
 def settle_texts(rows: Iterable[Row], rules: TextRules) -> None:
-    """Recognise the languages of the texts of many rows. Drop the rows of which no text is left."""
+    """Recognise the languages of the texts of many rows. Drop the rows that have no text left."""
     rows = [row for row in rows if row["texts"]]
     judge_languages((text for row in rows for text in row["texts"]), rules)
     for row in rows:
@@ -276,8 +276,8 @@ def _declared_other(page: Page) -> bool:
 def _classify(page: Page, least: float | None) -> None:
     """Drop a page whose probability of English is below `least`.
 
-    For a page that declares another language, at least 0.98 is required; if it declares English, 0.1 is enough. A short
-    text may be mostly names, so more text is read before a page is dropped.
+    For a page that declares another language, at least 0.98 is required; for a page that declares English, 0.1 is
+    enough. A short text may be mostly names, so more text is read before a page is dropped.
     """
     if least is not None:
         wanted = max(least, OVERRULED) if _declared_other(page) else min(least, DECLARED) if page.declared else least
@@ -292,7 +292,7 @@ def _classify(page: Page, least: float | None) -> None:
 
 
 def _walk(node: Any, silent: frozenset[str] = frozenset()) -> Iterator[Any]:
-    """Yield all nodes in order. Nothing is collected, because often only the first nodes are read."""
+    """Yield all nodes in order. They are not collected in a list first, because often only the first nodes are read."""
     while node is not None:
         yield node
         after = node.first_child if node.tag not in silent else None

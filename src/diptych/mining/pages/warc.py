@@ -53,7 +53,7 @@ class WarcRecord:
 def parts(path: Path) -> list[tuple[int, int]]:
     """Return (start, end) in bytes of parts of about 64 MB.
 
-    Each part begins at a record. Records are found by walking from one record to the next, since a page may contain
+    Each part begins at a record. Records are found by walking from one record to the next, because a page may contain
     text that looks like a record. Everything after a bad record is one part. A file of a single gzip member is one
     part, too. Decompressing a gigabyte takes a few seconds.
     """

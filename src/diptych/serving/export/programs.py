@@ -30,7 +30,7 @@ REGIONS = ("boxes", "scores", "sizes", "present", "features", "classes", "whole"
 
 
 class Detect(nn.Module):
-    """The Storybook detector without the selection of regions, which the runner does.
+    """The Storybook detector up to the candidates. The runner then selects the regions.
 
     `reduced`: compute in bfloat16, as `StorybookDetector.detect` does on some processors; else in single precision.
     """
@@ -93,7 +93,7 @@ class Follow(nn.Module):
 
     @classmethod
     def of(cls, model: Any, regions: tuple[Tensor, ...]) -> Follow:
-        """Return the step for a model. Example `regions` are encoded once to find out how its layers work."""
+        """Return the step for a model. Example `regions` are encoded once to find out how the model's layers work."""
         _, memory = model.begin(batch_of(regions), 1)
         return cls(model, [layer.read is not None for layer in memory.layers], memory.room)
 

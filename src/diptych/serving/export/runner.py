@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Program:
-    """A program in either format: {name: array} -> list of arrays."""
+    """A program, as torch or ONNX file, that maps {name: array} to a list of arrays."""
 
     def __init__(self, folder: Path, name: str, form: str) -> None:
         self.form = form

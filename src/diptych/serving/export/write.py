@@ -101,8 +101,8 @@ def _detector(folder: ModelFolder) -> Exportable:
         )
     if isinstance(detector, Grid) and detector.backbone.name.startswith("onnx/"):
         raise ServingError(
-            f"{folder.name} uses a grid of {detector.backbone.name}, an ONNX file, which cannot be traced; export a "
-            "model of the same network in torch"
+            f"{folder.name} uses a grid of {detector.backbone.name}, an ONNX file, which cannot be traced; "
+            "export a model whose grid has the same network in PyTorch"
         )
     return detector
 

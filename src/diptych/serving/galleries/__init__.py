@@ -10,7 +10,7 @@ from diptych.serving.galleries.vectors import VectorStore
 
 
 def open_vectors(address: str | None, folder: Path, model: str) -> VectorStore:
-    """Open the vectors at a database URL; if `address` is None, those in a folder.
+    """Open the vectors in the database at `address`; if `address` is None, the vectors in `folder`.
 
     `model`: a hash of the model that makes the vectors. Raises RecipeError for a URL that does not begin with
     postgresql://.
@@ -21,7 +21,7 @@ def open_vectors(address: str | None, folder: Path, model: str) -> VectorStore:
         return FileVectors(folder, model)
     if not address.startswith(("postgresql://", "postgres://")):
         raise RecipeError(
-            f"no gallery at {address.partition('//')[0][:20]!r}; expected postgresql://USER@HOST/DATABASE (its "
+            f"--gallery: found {address.partition('//')[0][:20]!r}, expected postgresql://USER@HOST/DATABASE (its "
             "password in PGPASSWORD); without --gallery, vectors are kept in files of the cache"
         )
     from diptych.serving.galleries.postgres import PostgresVectors

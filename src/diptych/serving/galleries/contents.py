@@ -18,14 +18,14 @@ SETTLED = 2 * 10**9  # ns; a file changed less than this ago may change again wi
 def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Path, str]]:
     """Return path -> SHA-256 of the images below a folder, sorted, and path -> reason for unreadable files.
 
-    A file is hashed again only if its size, times or inode have changed. The cache stores these for files that were not
-    changed in the last 2 s. Raises DataError for a folder without images.
+    A file is hashed again only if its size, times or inode have changed. The cache stores these values only for files
+    that were not changed in the last 2 s. Raises DataError for a folder without images.
     """
     if not pictures.is_dir():
         raise DataError(f"there is no folder {pictures}; pass a folder of images: --images DIR")
     paths = find_pictures(pictures)
     if not paths:
-        raise DataError(f"an empty gallery: no images in {pictures}; expected files ending in {', '.join(ENDINGS)}")
+        raise DataError(f"no images to search in {pictures}; expected files ending in {', '.join(ENDINGS)}")
     before = _saved(cache / FILE)
     states: dict[str, list[str | int]] = {}
     contents: dict[Path, str] = {}

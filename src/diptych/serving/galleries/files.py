@@ -1,8 +1,8 @@
 """Store the vectors of a model in a safetensors file.
 
 A search computes the product with all vectors, or uses a faiss index (extra `search`) for large galleries. The index is
-saved, and built only after many vectors were added. With 100,000 vectors, building it takes longer than one search
-without it. A search with the index takes a tenth of the time (docs/results/gallery.md).
+saved, and built only after many vectors were added. With 100,000 vectors, building the index takes longer than one
+search without it. A search with the index takes a tenth of the time (docs/results/gallery.md).
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def _make_index(vectors: Vectors) -> Any | None:
 
 
 def _read_index(path: Path, count: int) -> Any | None:
-    """Read the index of `count` vectors. Return None if it is missing, damaged or of another number of vectors."""
+    """Read the index of `count` vectors. Return None if the index is missing, damaged or of another number of
+    vectors."""
     if count < MANY or not path.exists():
         return None
     try:

@@ -95,9 +95,9 @@ class PostgresVectors:
                 connection.execute("CREATE INDEX diptych_nearest ON diptych_vectors USING hnsw (vector vector_ip_ops)")
 
     def search(self, query: NDArray[np.float32], contents: Sequence[str], most: int) -> list[tuple[str, float]]:
-        """Search the index if `most` is small, and skip contents that are not in `contents`.
+        """Search the index if `most` is small, and skip images that are not in `contents`.
 
-        Otherwise scan all rows.
+        If `most` is large, all rows are scanned.
         """
         if self._last[0] is not contents:
             self._last = contents, frozenset(contents)
@@ -123,7 +123,7 @@ class PostgresVectors:
         )
         scores = {_content(content): float(score) for content, score in rows}  # without duplicates
         if not all(map(isfinite, scores.values())):
-            raise ValueError("a score that is not finite")
+            raise ValueError("found a score that is not finite")
         return list(scores.items())
 
     def _is_ready(self, connection: Any) -> bool:
@@ -139,9 +139,9 @@ class PostgresVectors:
         return row is not None
 
     def _make(self, connection: Any, width: int) -> None:
-        """Create the tables for vectors of `width` values. Other processes that do the same wait."""
+        """Create the tables for vectors of `width` values. Another process that does the same waits."""
         if width > MOST_WIDE:
-            raise GalleryError(f"vectors of {width} values; pgvector indexes at most {MOST_WIDE}; leave out --gallery")
+            raise GalleryError(f"vectors have {width} values, but pgvector allows {MOST_WIDE}; leave out --gallery")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         if self._is_ready(connection):
             return

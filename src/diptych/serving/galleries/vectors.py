@@ -20,7 +20,7 @@ class VectorStore(Protocol):
         ...
 
     def add(self, contents: Sequence[str], vectors: Vectors) -> None:
-        """Add all of these vectors, or none if it fails. Vectors that exist already are kept."""
+        """Add these vectors; after an error, none of them is added. Vectors that exist already are kept."""
         ...
 
     def settle(self) -> None:

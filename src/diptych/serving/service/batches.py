@@ -78,7 +78,8 @@ class RequestBatches:
         self._together([job for job, _ in pairs], answers)
 
     def _together(self, jobs: Sequence[Job], answers: Callable[[Sequence[Job]], list[Message]]) -> None:
-        """Answer jobs in one batch. If it fails, answer them one by one, so that a bad request affects no other."""
+        """Answer jobs in one batch. If the batch fails, answer its jobs one by one, so that a bad request affects no
+        other job."""
         begun = time.perf_counter()
         try:
             results = answers(jobs)
@@ -111,7 +112,7 @@ class RequestBatches:
 
 
 def _picture(predictor: Predictor, job: Job) -> AnyPicture:
-    """Return the image as the predictor reads it. For given features, this is a record with the image's name."""
+    """Return the image as the predictor reads it. For precomputed features, this is a record with the image's name."""
     assert job.picture is not None
     if predictor.features is None:
         return job.picture
@@ -121,7 +122,7 @@ def _picture(predictor: Predictor, job: Job) -> AnyPicture:
 def explain_error(error: BaseException, models: Mapping[str, Predictor], gallery: Path | None) -> str:
     """Return the message of an error, without paths of the machine that runs the service."""
     if isinstance(error, NoFeatures):
-        return "the features of this service lack an image of this name; send one of their images, under its name"
+        return "the service has no features of an image of this name; send an image that has features, under its name"
     text = str(error)
     for name, predictor in models.items():
         text = text.replace(str(predictor.folder.folder), name)

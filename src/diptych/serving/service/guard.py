@@ -132,7 +132,8 @@ def _place(origin: str) -> str:
 
 
 def _log(scope: Scope, status: int, seconds: float, fields: MutableMapping[str, Any]) -> None:
-    """Write a line of JSON about a request to the log. It has neither the image, nor its name, nor any text."""
+    """Write a line of JSON about a request to the log. The line has neither the image, nor the image's name, nor any
+    text of the request."""
     line: dict[str, Any] = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "method": scope["method"],

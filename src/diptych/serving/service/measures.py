@@ -13,7 +13,7 @@ SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 class Measures:
     """The counters and histograms of a service.
 
-    Each service has its own registry, so that a process can run several.
+    Each service has its own registry, so that a process can run several services.
     """
 
     def __init__(self, waiting: Callable[[], float]) -> None:

@@ -60,7 +60,7 @@ class Patient(HttpToolsProtocol):
             self._refuse()
 
     def _refuse(self) -> None:
-        """Reject data that is not HTTP, and close the connection, as the start of the next request is unknown."""
+        """Reject data that is not HTTP, and close the connection, because the start of the next request is unknown."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if cycle.response_started or not cycle.more_body or self.pipeline:  # an earlier answer is pending
@@ -105,7 +105,7 @@ class Patient(HttpToolsProtocol):
     def _own(self) -> "list[Patient]":
         """Return the open connections of this client's address.
 
-        If all clients together have at most PER_CLIENT, return [].
+        If all clients together have at most PER_CLIENT connections, return [].
         """
         if len(self.connections) <= PER_CLIENT:
             return []

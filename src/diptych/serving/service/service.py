@@ -55,7 +55,7 @@ class Service:
     def warm(self) -> None:
         """Run each model once, because the first pass is slow, and extract the gallery.
 
-        So errors of a detector or gallery are raised before the first request.
+        Errors of a detector or gallery are therefore raised before the first request.
         """
         for name, predictor in self.models.items():
             predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _error: None)
@@ -84,12 +84,12 @@ class Service:
             return request.model or able[0]
         which = "no model of this service" if request.model is None else f"the model {request.model!r} does not"
         if able:
-            advice = "models that do: " + ", ".join(able)
+            advice = "models for it: " + ", ".join(able)
         elif self.gallery is None and not interfaces()[task].pictured:
             advice = "the service was started without --images FOLDER, which can be searched"
         else:
             all_tasks = sorted({one for tasks in self.tasks.values() for one in tasks})
-            advice = "its tasks: " + (", ".join(all_tasks) or "none")
+            advice = "the tasks of this service: " + (", ".join(all_tasks) or "none")
         verb = "answers" if request.model is None else "answer"
         raise RequestRefused(422, f"{which} {verb} {task}; {advice} (GET /v1/models)", where="model")
 

@@ -48,7 +48,7 @@ class Arriving:
     async def read(self, request: Request) -> bytes:
         """Return the body of a request.
 
-        Raises RequestRefused: 413 for a large body, 408 for a slow one, 503 if too many arrive.
+        Raises RequestRefused: 413 for a large body, 408 for a slow body, 503 if too many requests arrive.
         """
         limits, body = self._limits, bytearray()
         announced = request.headers.get("content-length", "0")
@@ -149,14 +149,14 @@ async def _fields(form: FormData, lists: Collection[str]) -> Sent:
     for key, value in form.multi_items():
         if isinstance(value, UploadFile):
             if key != IMAGE:
-                raise RequestRefused(422, f"found a file {key[:100]!r}; expected it as {IMAGE!r}", where=IMAGE)
+                raise RequestRefused(422, f"found a file in field {key[:100]!r}, expected in {IMAGE!r}", where=IMAGE)
             image, name = await value.read(), _named(value.filename or UNNAMED)
         elif key == IMAGE:
-            raise RequestRefused(422, f"{IMAGE} is text; expected a file (curl: -F {IMAGE}=@photo.jpg)", where=IMAGE)
+            raise RequestRefused(422, f"`{IMAGE}` is text; expected a file (curl: -F {IMAGE}=@photo.jpg)", where=IMAGE)
         elif key in lists:  # a list of values
             values.setdefault(key, []).append(value)
         elif key in values:
-            raise RequestRefused(422, f"{key[:100]!r} comes twice; give it once", where=key[:100])
+            raise RequestRefused(422, f"the field {key[:100]!r} occurs twice; send it once", where=key[:100])
         else:
             values[key] = value
     return values, image, name
@@ -195,7 +195,7 @@ class Openers:
         Raises RequestRefused: 413 too many pixels, 415 unknown format, 422 damaged.
         """
         if content is None:
-            raise RequestRefused(422, f"there is no image; send a file {IMAGE}, or base64 in JSON", where=IMAGE)
+            raise RequestRefused(422, f"the image is missing; send a file `{IMAGE}`, or base64 in JSON", where=IMAGE)
         if not content:
             raise RequestRefused(422, "the file that was sent is empty; send an image", where=IMAGE)
         for decoders, threads, pixels in self._lanes:

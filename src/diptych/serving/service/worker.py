@@ -30,7 +30,7 @@ class Timing:
 class Job:
     """A request in the queue.
 
-    `answered`: a future for the message or exception. The handler that awaits it may cancel it.
+    `answered`: a future for the message or exception. The handler awaits the future, and may cancel it.
     """
 
     task: str
