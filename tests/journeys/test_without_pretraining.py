@@ -22,7 +22,7 @@ def test_a_task_is_learnt_from_nothing(run: Callable[..., Result], tmp_path: Pat
     result = run(*asked, "--recipe", "vl-bert/small/retrieval")
     assert "is for retrieval, but the task is vqa" in result.error
     result = run(*asked, "--recipe", "vl-bert/vqa")
-    assert "starts from BERT base" in result.error
+    assert "starts, as in the paper, from BERT base" in result.error
     assert not (tmp_path / "run").exists(), "nothing is written before"
     result = run(*asked, "--recipe", "vl-bert/small/vqa", *tiny(), "--set", "training.validate_every=null")
     assert result.code == 0, result.error

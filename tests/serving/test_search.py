@@ -258,7 +258,7 @@ def test_a_shortlist_that_cannot_be_is_refused(tmp_path, photos, detector):
         towers.search("a kite", photos, cache, shortlist=2, by=towers)
     detector.selection = Selection(most=3, least=1)
     other = opened(tmp_path / "other", detector, "tden", "similarity")
-    with pytest.raises(DataError, match=r"are not what the model .* was trained on"):
+    with pytest.raises(DataError, match=r"differ from those of the model .*: selection: "):
         pairs.search("a kite", photos, cache, shortlist=2, by=other)
 
 
