@@ -165,8 +165,9 @@ class Model(Mapped):
 
     @per_text(Found)
     def ground(self, images: Any, expressions: Any, /) -> Any:
-        """Find the region to which an expression refers. Return a Found: the region's label, with `.box` in pixels and
-        `.score`.
+        """Find the region to which an expression refers.
+
+        Return a Found: the region's label, with `.box` in pixels and `.score`.
 
         >>> crop = Image.open("photo.png").crop(model.ground("photo.png", "the dog").box)
         """
@@ -179,8 +180,9 @@ class Model(Mapped):
 
     @per_text(Judgement)
     def verify(self, images: Any, statements: Any, /) -> Any:
-        """Decide whether a statement about an image is true. Return 1 or 0 as a Judgement, with the probability of this
-        result.
+        """Decide whether a statement about an image is true.
+
+        Return 1 or 0 as a Judgement, with the probability of this result.
 
         >>> model.verify("photo.png", "there is a dog") in (True, False)
         True

@@ -113,8 +113,9 @@ def _check_task(task: object) -> None:
 def scored_store(
     data: Data, model: ModelFolder, options: Options, split: str, spec: TaskSpec | None, alone: bool = False
 ) -> Iterator[Store]:
-    """Open data as a store. If the data is not a store, the model's detector extracts its regions to a temporary
-    folder.
+    """Open data as a store.
+
+    If the data is not a store, the model's detector extracts its regions to a temporary folder.
 
     `split`: the split to score. `spec`: the task to score, if known. `alone`: True if no baseline is fitted to other
     splits; then the regions of other splits are not extracted. Raises DataError for a split without records for the

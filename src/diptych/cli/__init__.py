@@ -85,8 +85,10 @@ def run_verb(arguments: list[str], debug: bool) -> int:
 
 
 def _flushed(code: int) -> int:
-    """Flush standard output and return the exit code. Otherwise a failed flush at Python's exit would change the
-    code."""
+    """Flush standard output and return the exit code.
+
+    Otherwise a failed flush at Python's exit would change the code.
+    """
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -34,8 +34,10 @@ def _setting(name: str) -> Any:
 
 @dataclass(frozen=True)
 class WritingOptions:
-    """Options for decoding captions. All other decoding settings come from the recipe. docs/own-data-reference.md has
-    examples."""
+    """Options for decoding captions.
+
+    All other decoding settings come from the recipe. docs/own-data-reference.md has examples.
+    """
 
     panel: ClassVar[str] = DECODING
     beams: int | None = _setting("beams")

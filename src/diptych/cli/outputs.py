@@ -21,8 +21,10 @@ Force = Annotated[bool, Option("--force", help="Replace an output file that Dipt
 
 @dataclass(frozen=True)
 class OutFolder:
-    """A folder that a verb writes. `kind`: the kind of folder that may exist already; None: the folder must be new or
-    empty."""
+    """A folder that a verb writes.
+
+    `kind`: the kind of folder that may exist already; None: the folder must be new or empty.
+    """
 
     kind: Kind | None
 

@@ -21,8 +21,9 @@ Places = tuple[Int[Tensor, "n"], ...]  # (rows, columns) of n positions in a bat
 
 @dataclass
 class Batch:
-    """Samples, padded and stacked to tensors. The masks `*_present` are False at padding. A field is None if no sample
-    has it.
+    """Samples, padded and stacked to tensors.
+
+    The masks `*_present` are False at padding. A field is None if no sample has it.
 
     Fields of words. B samples have T tokens of text and U tokens of the target:
 

@@ -137,8 +137,10 @@ class Record:
 
     @property
     def content(self) -> int | str:
-        """The content hash, which is equal for copies of the image under other keys. If the hash is unknown, it is the
-        key."""
+        """The content hash, which is equal for copies of the image under other keys.
+
+        If the hash is unknown, it is the key.
+        """
         return self.key if self.fingerprint is None else self.fingerprint[0]
 
     def caption_id(self, number: int) -> str:

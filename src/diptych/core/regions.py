@@ -33,8 +33,9 @@ def iou(one: Sequence[float], other: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Regions:
-    """The regions of an image, most confident first. Those of official detectors are in the order of the published
-    files.
+    """The regions of an image, most confident first.
+
+    Those of official detectors are in the order of the published files.
 
     A model reads either `features` or `pixels`. `chosen` and `hidden` differ because some masking schemes (BERT's
     80/10/10, the papers' 90/10) leave some predicted regions visible.

@@ -44,8 +44,10 @@ class Sample:
 
     @property
     def image(self) -> str:
-        """A name of the image. If the content hash is known, copies of the image under other names get the same
-        name."""
+        """A name of the image.
+
+        If the content hash is known, copies of the image under other names get the same name.
+        """
         return self.picture if self.content is None else f"{self.content:016x}"
 
     def __len__(self) -> int:

@@ -45,8 +45,9 @@ def check(
     tasks: Mapping[str, Callable[[Record], bool]] | None = None,
     seen: SeenImages | None = None,
 ) -> CheckReport:
-    """Check every record. If `pictures` is True, every image is opened. `model`: the feature contract that a model
-    requires.
+    """Check every record.
+
+    If `pictures` is True, every image is opened. `model`: the feature contract that a model requires.
 
     `seen`: fingerprints of the images that a model was trained on. Images of val and test splits are compared with
     them. `tasks`: for each task, a function that returns True if the task can train on a record. The report counts

@@ -54,8 +54,9 @@ def without_models(package: Path) -> str | None:
 
 
 def java_score(name: str, predictions: Mapping[str, Tokens], references: Mapping[str, Sequence[Tokens]]) -> float:
-    """Return METEOR or SPICE of a corpus. Both dicts are by image: `predictions` has a tokenised caption, `references`
-    several.
+    """Return METEOR or SPICE of a corpus.
+
+    Both dicts are by image: `predictions` has a tokenised caption, `references` several.
 
     Call `unavailable` first. Raises DiptychError if the Java program fails.
     """

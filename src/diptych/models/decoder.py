@@ -33,8 +33,10 @@ class DecoderLayer(nn.Module):
         self.dropout = Dropout(sizes.dropout)
 
     def look_up(self, encoded: Float[Tensor, "B P D"]) -> KeysValues:
-        """Return the keys and values of the encoder's states. These keys and values stay the same while words are
-        generated."""
+        """Return the keys and values of the encoder's states.
+
+        These keys and values stay the same while words are generated.
+        """
         return self.cross.keys_values(encoded)
 
     def forward(

@@ -254,8 +254,10 @@ def region_class(sizes: HeadSizes) -> nn.Module:
 
 
 def answer_slot_state(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, Float[Tensor, "B D"]]:
-    """Return {"slot": state before the last [SEP]} for `States.special`. The dict is empty if the texts are too
-    short."""
+    """Return {"slot": state before the last [SEP]} for `States.special`.
+
+    The dict is empty if the texts are too short.
+    """
     if text.shape[1] < 2:
         return {}
     return {"slot": text[torch.arange(text.shape[0], device=text.device), answer_slot(batch)]}

@@ -45,8 +45,10 @@ class Rows:
 
     @classmethod
     def of(cls, there: Bool[Tensor, "B L"], within: Rows | None = None) -> Rows:
-        """Select the positions where `there` is True. If `within` is given, these positions must be among the positions
-        of `within`."""
+        """Select the positions where `there` is True.
+
+        If `within` is given, these positions must be among the positions of `within`.
+        """
         batch, length = there.shape
         counts = there.sum(1)
         most = int(counts.max()) if batch else 0

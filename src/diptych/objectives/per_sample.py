@@ -45,8 +45,10 @@ class TargetWords(PerSample):
 
     @property
     def unsmoothed(self) -> int | None:
-        """Id of a token, such as [PAD], that gets no probability from label smoothing. None: all tokens get some
-        probability."""
+        """Id of a token, such as [PAD], that gets no probability from label smoothing.
+
+        None: all tokens get some probability.
+        """
         return None
 
     def request(self, batch: Batch) -> StateRequest:

@@ -95,8 +95,10 @@ class Schedule:
 
     @property
     def compares_pairs(self) -> bool:
-        """True if an objective compares each text with all images of the micro-batch. The loss then depends on the
-        number of these images."""
+        """True if an objective compares each text with all images of the micro-batch.
+
+        The loss then depends on the number of these images.
+        """
         return any(isinstance(one, ComparesSamples) and one.compares == "batch" for one in self.objectives)
 
     @property

@@ -90,8 +90,10 @@ def _recipe_name(made: ModelFolder) -> str:
 
 
 def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> None:
-    """Raise RecipeError if the detector does not fit the model. The detector's name must begin with `wanted` (None: any
-    name)."""
+    """Raise RecipeError if the detector does not fit the model.
+
+    The detector's name must begin with `wanted` (None: any name).
+    """
     system, config, contract = made.architecture.system, made.architecture.config, detector.contract
     if not detector.needs_pictures:
         raise RecipeError(f"{contract.extractor} cannot find regions in new images; pass the folder of a detector")

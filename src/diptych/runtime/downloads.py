@@ -29,8 +29,10 @@ def downloading(what: str, way_out: str) -> Iterator[None]:
 
 @contextmanager
 def without_retries() -> Iterator[None]:
-    """Use only the local cache of the hub if the hub cannot be reached. The hub's library would otherwise retry for a
-    minute."""
+    """Use only the local cache of the hub if the hub cannot be reached.
+
+    The hub's library would otherwise retry for a minute.
+    """
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE

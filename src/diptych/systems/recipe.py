@@ -257,8 +257,10 @@ def named_system(system: str) -> str:
 
 
 def system_of(others: ValidationInfo) -> System:
-    """Return the system that the validated field `system` names. Raises ValueError if this field is missing or
-    invalid."""
+    """Return the system that the validated field `system` names.
+
+    Raises ValueError if this field is missing or invalid.
+    """
     if others.data.get("system") is None:
         raise ValueError("cannot be checked, because the field `system` is missing or invalid; correct `system`")
     return SYSTEMS[others.data["system"]]

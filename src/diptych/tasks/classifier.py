@@ -83,8 +83,10 @@ class Labels(Verdicts):
         return chances, right, [picture for picture, _ in known]
 
     def values(self, predicted: Mapping[str, Any], records: Sequence[Record]) -> dict[str, float]:
-        """Return each score from 0 to 1. Undefined scores are left out, such as AUROC if all items have the same
-        label."""
+        """Return each score from 0 to 1.
+
+        Undefined scores are left out, such as AUROC if all items have the same label.
+        """
         chances, right, _ = self.items(predicted, records)
         values = {metric.name: metric.of(chances, right) for metric in self.metrics}
         return {name: value for name, value in values.items() if not np.isnan(value)}

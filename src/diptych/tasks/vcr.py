@@ -63,8 +63,10 @@ class Vcr:
         return [sample for sample in self._samples(record) if sample.truth["right"] is not None]
 
     def queries(self, record: Record) -> list[Sample]:
-        """Return a sample per candidate. The candidate answers of a question share a `group`, and so do its candidate
-        rationales."""
+        """Return a sample per candidate.
+
+        The candidate answers of a question share a `group`, and so do its candidate rationales.
+        """
         return [one for sample in self._samples(record) for one in split_candidates(sample)]
 
     def _samples(self, record: Record) -> Iterator[Sample]:

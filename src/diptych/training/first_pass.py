@@ -1,5 +1,6 @@
-"""Checks of the values that a model and its objectives return. The checks run when an update is used for the first
-time.
+"""Checks of the values that a model and its objectives return.
+
+The checks run when an update is used for the first time.
 
 Only shapes are read, so a GPU need not be waited for. Errors name the objective or model and its package.
 """

@@ -98,8 +98,10 @@ class Log:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def sync(self) -> None:
-        """Flush the log to the disk. It is called before a checkpoint is saved, so that the log never ends before the
-        checkpoint's step."""
+        """Flush the log to the disk.
+
+        It is called before a checkpoint is saved, so that the log never ends before the checkpoint's step.
+        """
         self.file.flush()
         os.fsync(self.file.fileno())
 

@@ -142,8 +142,10 @@ def store_of(
 
 
 def _detector_or_features(detector: str | None, features: Path | None, records: Sequence[Record]) -> Detector:
-    """Open the detector, or the precomputed `features` if they are given. Raises RecipeError if both could give
-    regions."""
+    """Open the detector, or the precomputed `features` if they are given.
+
+    Raises RecipeError if both could give regions.
+    """
     if features is None:
         assert detector is not None
         return open_detector(detector, records)

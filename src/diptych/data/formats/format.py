@@ -23,8 +23,10 @@ Item = TypeVar("Item")
 
 
 def drawn_split(key: str, seed: int) -> str:
-    """Draw a split from a hash of key and seed. The split is the same on every machine, and does not change when images
-    are added."""
+    """Draw a split from a hash of key and seed.
+
+    The split is the same on every machine, and does not change when images are added.
+    """
     place = int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:8], "big") / 2**64
     for name, share in SHARES.items():
         place -= share

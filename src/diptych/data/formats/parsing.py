@@ -28,8 +28,7 @@ _ESCAPED = re.compile(r"[\udc80-\udcff]")
 
 @dataclass
 class Skips:
-    """Counts of the entries that were left out, by reason. If `allowed` is True (--skip-bad), any number is
-    accepted."""
+    """Counts of entries that were left out, by reason. `allowed` (--skip-bad): any number is accepted."""
 
     allowed: bool = False
     counts: dict[str, int] = field(default_factory=dict)
@@ -210,8 +209,7 @@ def check_utf8(text: str, where: str) -> None:
 
 
 def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T]:
-    """Return `take(line, place)` for each line that is not empty. Invalid lines are skipped and counted, as in
-    `Skips.every`."""
+    """Return `take(line, place)` for each line with text. Invalid lines are skipped and counted (`Skips.every`)."""
 
     def one(line: tuple[int, str]) -> T:
         check_utf8(line[1], where := f"{path.name} line {line[0]}")

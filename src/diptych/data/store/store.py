@@ -157,8 +157,7 @@ class StoreWriter:
             self.done = {words.key: words.image for words in map(before.words, range(len(before)))}
 
     def add(self, record: Record) -> None:
-        """Add a record with regions. Raises DataError for an invalid record, and for a key that is in the store
-        already."""
+        """Add a record with regions. Raises DataError for an invalid record, and for a key that is there already."""
         assert record.regions is not None, record.key
         if record.key in self.done:
             raise DataError("the store already has a record with this key; give each its own key", key=record.key)
@@ -245,8 +244,10 @@ class _Shard(PickledWithoutCaches):
         return {name: table.numpy() for name, table in tables.items()}
 
     def _rows(self, table: str) -> npt.NDArray[Any]:
-        """Return a table. The file's size is checked first, because reading a truncated memory map kills the process
-        (SIGBUS)."""
+        """Return a table.
+
+        The file's size is checked first, because reading a truncated memory map kills the process (SIGBUS).
+        """
         # A file that was deleted in the meantime stays mapped, so it needs no check.
         if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
             raise DataError("a file was cut during reading; extract or copy the store again", shard=self.path.name)

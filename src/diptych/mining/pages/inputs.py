@@ -148,8 +148,10 @@ def page_addresses(folder: Path, base: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class InputLine:
-    """An entry of an input list: an image with texts, or a page. `bad`: why the entry cannot be used; empty for a good
-    entry."""
+    """An entry of an input list: an image with texts, or a page.
+
+    `bad`: why the entry cannot be used; empty for a good entry.
+    """
 
     address: str = ""
     texts: tuple[str, ...] = ()

@@ -34,8 +34,10 @@ class PagesStage:
     vocabulary: Path | None
 
     def run(self, sources: Sequence[inputs.MiningInput]) -> list[str]:
-        """Read all inputs, and return the names of the shards of `pages`. Raises RecipeError for a list of pages with
-        --offline."""
+        """Read all inputs, and return the names of the shards of `pages`.
+
+        Raises RecipeError for a list of pages with --offline.
+        """
         job = self.job
         same = [digest(job.about[key]) for key in ("pages", "texts", "words", "vocabulary", "rules")]
         plans = {digest("pages", plan["key"], *same): plan for source in sources for plan in self._plans(source)}

@@ -28,6 +28,8 @@ def begin_with(system: str) -> Recipe:
 
 
 def layers_of(system: str, layers: int) -> tuple[str, ...]:
-    """Return the setting of the number of layers. For TDEN it is empty, because TDEN has four stacks with separate
-    numbers of layers."""
+    """Return the setting of the number of layers.
+
+    For TDEN it is empty, because TDEN has four stacks with separate numbers of layers.
+    """
     return (f"model.layers={layers}",) if "layers" in SYSTEMS[system].config.model_fields else ()

@@ -116,8 +116,10 @@ def _make_index(vectors: Vectors) -> Any | None:
 
 
 def _read_index(path: Path, count: int) -> Any | None:
-    """Read the index of `count` vectors. Return None if the index is missing, damaged or of another number of
-    vectors."""
+    """Read the index of `count` vectors.
+
+    Return None if the index is missing, damaged or of another number of vectors.
+    """
     if count < MANY or not path.exists():
         return None
     try:

@@ -78,8 +78,10 @@ class RequestBatches:
         self._together([job for job, _ in pairs], answers)
 
     def _together(self, jobs: Sequence[Job], answers: Callable[[Sequence[Job]], list[Message]]) -> None:
-        """Answer jobs in one batch. If the batch fails, answer its jobs one by one, so that a bad request affects no
-        other job."""
+        """Answer jobs in one batch.
+
+        If the batch fails, answer its jobs one by one, so that a bad request affects no other job.
+        """
         begun = time.perf_counter()
         try:
             results = answers(jobs)

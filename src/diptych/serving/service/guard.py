@@ -132,8 +132,10 @@ def _place(origin: str) -> str:
 
 
 def _log(scope: Scope, status: int, seconds: float, fields: MutableMapping[str, Any]) -> None:
-    """Write a line of JSON about a request to the log. The line has neither the image, nor the image's name, nor any
-    text of the request."""
+    """Write a line of JSON about a request to the log.
+
+    The line has neither the image, nor the image's name, nor any text of the request.
+    """
     line: dict[str, Any] = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "method": scope["method"],

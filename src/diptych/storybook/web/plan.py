@@ -29,8 +29,10 @@ REASONS: dict[str, str] = _PLAN["reasons"]  # kind of fault -> reason of a faile
 
 @dataclass(frozen=True)
 class PageCase:
-    """The contents and ground truth of a page. `texts`: tag -> (text, True if it describes the picture, the rule that
-    should drop it or None)."""
+    """The contents and ground truth of a page.
+
+    `texts`: tag -> (text, True if it describes the picture, the rule that should drop it or None).
+    """
 
     number: int
     host: str

@@ -61,8 +61,9 @@ def built(described: Mapping[str, Any]) -> nn.Module:
 
 
 def _renamed(tensors: dict[str, Tensor], timm: Any, name: str) -> dict[str, Tensor]:
-    """Rename weights of the package EfficientNet-PyTorch to timm's names. The tensors of both packages have the same
-    order and shapes.
+    """Rename weights of the package EfficientNet-PyTorch to timm's names.
+
+    The tensors of both packages have the same order and shapes.
 
     Other weights are returned unchanged.
     """

@@ -145,8 +145,9 @@ def fetched(name: str) -> Path:
 
 
 def _names_of(path: Path | None) -> list[str]:
-    """Read class names from a file, one per line. As in Visual Genome's list, the background has no line. If `path` is
-    None, return no names.
+    """Read class names from a file, one per line.
+
+    As in Visual Genome's list, the background has no line. If `path` is None, return no names.
     """
     if path is None:
         return []

@@ -30,8 +30,10 @@ DROPPED = tuple(f".{ending}" for ending in ("npz", "npy", "json")) + ENDINGS
 
 
 class NoFeatures(DataError):
-    """Raised if a file or folder has no features for an image. The message lists some names of features that are in
-    it."""
+    """Raised if a file or folder has no features for an image.
+
+    The message lists some names of features that are in it.
+    """
 
 
 @dataclass(frozen=True)

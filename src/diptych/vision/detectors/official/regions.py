@@ -16,8 +16,10 @@ from diptych.runtime.errors import RecipeError
 
 @dataclass(frozen=True, kw_only=True)
 class OfficialSettings:
-    """Settings of an official detector that its weights file does not contain. Sides are in pixels; overlaps are
-    IoUs."""
+    """Settings of an official detector that its weights file does not contain.
+
+    Sides are in pixels; overlaps are IoUs.
+    """
 
     shorter: PositiveInt  # shorter side of the resized image
     longer: PositiveInt  # upper limit of the longer side of the resized image
