@@ -125,8 +125,8 @@ SAID = {
     "store": "Opening a store reads only its index. To find a split, and to make a loader, the texts of each record "
     "are parsed and tokenised once, so time and memory grow with the number of records. At most 200,000 samples stay "
     "in memory. Most samples of a larger store are parsed again when they are read, so its rate is a quarter lower. "
-    "The rate at 1,000 records is higher, because they fit in the processor's caches. In larger stores only the first "
-    "10,000 records are written; the other shards are links to these.",
+    "The rate at 1,000 records is higher, because they fit in the processor's caches. Stores above 10,000 records "
+    "repeat the first 10,000: their other shards are links.",
     "gallery": "The query is multiplied with every vector, in memory. [These results](results/gallery.md) "
     "include faiss and pgvector.",
 }

@@ -109,7 +109,7 @@ def test_pictures_are_read_as_the_networks_weights_want_them(tmp_path: Path) -> 
     assert beside is not None
     assert beside.pixels is not None
     assert torch.equal(beside.pixels, rgb)
-    with pytest.raises(DataError, match="the record names no image"):
+    with pytest.raises(DataError, match="this model reads image files, but the record has none"):
         Pixels().of(Record("b"))
 
 

@@ -80,8 +80,9 @@ def test_answers(save: Callable[[str, Any], str], capsys: pytest.CaptureFixture[
 def test_what_does_not_go_together_is_said(captions: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match="allow missing predictions"):
         evaluate(*captions)
-    for wrong in (captions[:2], [*captions, "--questions", "q.json"]):
-        with pytest.raises(RecipeError, match=r"a file of results needs --references .*, or --questions"):
+    both = [*captions, "--questions", "q.json"]
+    for wrong, fault in ((captions[:2], "a file of results needs --references"), (both, "pass --references")):
+        with pytest.raises(RecipeError, match=rf"{fault} .*, or --questions"):
             evaluate(*wrong)
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(RecipeError, match="METEOR needs Java on the PATH"):

@@ -91,7 +91,7 @@ class RetrievalOptions:
 
 @dataclass(frozen=True)
 class SubmittedOptions(ScoredOptions):
-    """Options for the model, the data, and the file for the server."""
+    """Options for the model, the data, and the file for an evaluation server."""
 
     data: Path = Option(..., help="Store to predict on, or data of your own, whose regions are extracted first.")
     split: str = Option("test", help="Split whose records are predicted; a server wants all of them.")

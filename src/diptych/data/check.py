@@ -234,7 +234,8 @@ class _Checker:
         self._boxes(key, regions)
 
     def _values(self, key: str, features: Tensor) -> None:
-        """Report features that are constant, or equal to those of another image. Ground-truth regions may be equal."""
+        """Report features that are constant, or equal to those of another image. Equal features of ground-truth regions
+        are not reported."""
         low, high = features.min(), features.max()
         if low == high and features.numel() > 1:
             self.add("features all zero" if high == 0 else "features constant", key)

@@ -34,7 +34,7 @@ def bleu_counts(prediction: Tokens, references: Sequence[Tokens]) -> NDArray[np.
 
 
 def bleu_scores(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return BLEU-1 to BLEU-4, (..., 4), from summed counts, (..., 9)."""
+    """Return BLEU-1 to BLEU-4, of shape (..., 4), from summed counts of shape (..., 9)."""
     matched, written, closest = counts[..., :4], counts[..., 4:8], counts[..., 8]
     products = np.cumprod((matched + _TINY) / (written + _SMALL), axis=-1)
     scores: NDArray[np.float64] = products ** (1 / np.array(ORDERS))

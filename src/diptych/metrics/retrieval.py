@@ -1,4 +1,4 @@
-"""Recall at K of text and image retrieval (Karpathy and Fei-Fei, CVPR 2015): 0 to 1, papers print it times 100.
+"""Recall at K of text and image retrieval (Karpathy and Fei-Fei, CVPR 2015): from 0 to 1; papers multiply it by 100.
 
 An image may have several captions (five in Flickr30k and COCO). A search for captions is right at K if any caption of
 the image is among the first K. A search for images is right at K if the image of the caption is among the first K.
@@ -64,7 +64,7 @@ def retrieval_ranks(
         raise DataError("a score is NaN, so nothing can be ranked; check the features and weights for NaN")
     if set(owners.tolist()) != set(range(len(table))):
         raise DataError(
-            f"found captions of the images {sorted(set(owners.tolist()))[:5]} and so on, expected a caption for every "
+            f"found captions of the images {sorted(set(owners.tolist()))[:5]}, expected a caption for every "
             f"image from 0 to {len(table) - 1}"
         )
     same = np.arange(len(owners)) if texts is None else same_texts(texts)

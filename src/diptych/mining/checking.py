@@ -53,7 +53,7 @@ class JournalRow(BaseModel, extra="forbid"):
 
 
 class FetchJournal(BaseModel):
-    """The answers that a shard has received so far, and the time of each."""
+    """The HTTP responses for the URLs of a shard so far, and the time of each."""
 
     rows: list[JournalRow]
     times: Times

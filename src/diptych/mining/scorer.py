@@ -45,7 +45,7 @@ MEASURED = PictureRules(small_file=None, large_file=None, sides=None, ratio=None
 
 
 class Reader:
-    """Computes the features of pairs.
+    """Computes the features of image-text pairs.
 
     An optional detector adds features of detected objects. An optional model adds its matching score.
     """

@@ -58,7 +58,7 @@ def loads(content: bytes | memoryview, where: str) -> Any:
         ) from None
     except MemoryError:
         raise DataError(
-            f"{where}: found a pickle that needs more memory than the machine has; download the file again"
+            f"{where}: the pickle asks for more memory than the machine has, so it may be damaged; download it again"
         ) from None
     except Exception as error:  # a damaged pickle can raise any exception
         raise DataError(

@@ -112,7 +112,8 @@ class Paper(BaseModel):
 
     @cached_property
     def tables(self) -> tuple[PaperTable, ...]:
-        """Return all tables. Raises KeyError if a word, part or command is not defined in the file."""
+        """Return all tables. Raises KeyError if an abbreviation, a part of a table or a command is not defined in the
+        file."""
         return tuple(self._table(number, table) for number, table in self.written.items())
 
     def expand(self, calls: str, given: Mapping[str, str]) -> Iterator[str]:

@@ -269,7 +269,7 @@ def system_of(others: ValidationInfo) -> System:
 def parse(kind: type[M], values: Any, where: str) -> M:
     """Return values from a file or the command line as a config of class `kind`.
 
-    Raises one RecipeError that lists all problems. `where`: their source.
+    Raises one RecipeError that lists all problems. `where`: the file or option that the values come from.
     """
     try:
         return kind.model_validate(values)

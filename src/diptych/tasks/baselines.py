@@ -45,8 +45,8 @@ def most_frequent_caption(training: Iterable[Collection[str]]) -> str:
 def best_blind_caption(training: Sequence[Sequence[str]]) -> str:
     """Return the training caption with the best mean CIDEr over the training images.
 
-    All captions are ranked by an approximate score. The best FINALISTS and the most frequent caption are then scored
-    exactly against JUDGES training images.
+    All captions are ranked by an approximate score. The best captions (FINALISTS of them) and the most frequent one are
+    then scored exactly, against JUDGES training images.
     """
     pictures = [[tokens_of(text) for text in captions] for captions in training if captions]
     if not pictures:

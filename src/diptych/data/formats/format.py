@@ -122,7 +122,7 @@ class Source:
 
     @cached_property
     def names(self) -> dict[str, None]:
-        """The names in a JSON value and in the first entries of its lists, in order.
+        """The keys of a JSON value, and those of the first entries of its lists, in order.
 
         For other files, the column names.
         """

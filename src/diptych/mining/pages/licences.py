@@ -20,7 +20,7 @@ LEVELS = 6
 def of_page(tree: Any, picture: Any, telling: Sequence[Any]) -> str:
     """Return the licence named near the image, else the licence of the page, else `unknown`.
 
-    `telling`: the page's TELLING tags.
+    `telling`: the tags of the page that can state a licence (TELLING).
     """
     if not telling:
         return UNKNOWN

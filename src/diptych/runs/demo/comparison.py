@@ -108,6 +108,6 @@ def train_cell(cell: Cell, store: Store) -> FinishedRun:
 
 
 def read_predictions(cell: Cell) -> list[dict[str, Any]]:
-    """Return the cell's saved predictions for the test split."""
+    """Return the saved predictions of one training run (`Cell`) for the test split."""
     predictions: list[dict[str, Any]] = json.loads(text_of(cell.folder / PREDICTIONS))
     return predictions

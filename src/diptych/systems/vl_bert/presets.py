@@ -35,9 +35,9 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 # Factor of the learning rate for the network that reads pixels. It is 1 in all configurations of the code.
 OWN_GROUP = {NETWORK: 1.0}
 
-# Recipes of v1. Steps are epochs x data set size / batch: 3.3 M captions, 444 k questions, 120 k expressions, 426 k
-# samples of VCR (here one model predicts answers and rationales; the authors train two). Images have 600 x 1,000
-# pixels.
+# Recipes of the paper's first version (arXiv v1). Steps are epochs x data set size / batch: 3.3 M captions, 444 k
+# questions, 120 k expressions, 426 k samples of VCR (here one model predicts answers and rationales; the authors train
+# two). Images have 600 x 1,000 pixels.
 PRETRAIN = preset(
     "vl-bert/pretrain",
     "The paper's (v1) pre-training from BERT and from pixels on Conceptual Captions.",

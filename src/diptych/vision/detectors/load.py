@@ -122,7 +122,7 @@ def load_detector(folder: Path, selection: Selection | Mapping[str, Any] | int |
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{folder / DETECTOR} is damaged ({error!r}); copy the folder again") from error
     if selection is not None:
-        finder: Any = getattr(detector, "regions", detector)  # `with-whole`: its inner one
+        finder: Any = getattr(detector, "regions", detector)  # a `with-whole` detector wraps another one: use that
         own = getattr(finder, "selection", None)
         if isinstance(selection, int) and own is not None:
             finder.selection = replace(own, most=selection, least=selection)

@@ -77,7 +77,7 @@ class OpenFiles:
 
     def expect(self, paths: Sequence[Path], name: str, where: str) -> None:
         """Request arrays for a later call of `each` with the same arguments, which raises the errors of the request."""
-        if len(self._ahead) > 1:  # of arrays that were not needed
+        if len(self._ahead) > 1:  # requests that nothing took
             self._ahead.clear()
         if paths:
             self._ahead[name, *paths] = _ahead().submit(self._ask, "each", paths, name, where)
