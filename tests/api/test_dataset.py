@@ -98,8 +98,9 @@ def test_rows_of_one_image_are_joined_and_cells_may_hold_lists(images: list[Path
 
 def test_numbers_in_cells_become_texts(images: list[Path]) -> None:
     row = {"image": str(images[0]), "question": "how many?", "split": "train"}
-    rows = [row | {"answer": answer} for answer in (2, 3.0, [2.5, float("nan")], np.int64(7))]
-    assert [one.answers for one in Dataset.from_rows(rows)[0].questions] == [("2",), ("3",), ("2.5",), ("7",)]
+    rows = [row | {"answer": answer} for answer in (2, 3.0, [2.5, float("nan")], np.int64(7), 2**60 + 1)]
+    answers = [one.answers for one in Dataset.from_rows(rows)[0].questions]
+    assert answers == [("2",), ("3",), ("2.5",), ("7",), ("1152921504606846977",)]
     with pytest.raises(DataError, match="row 0 has True where a text is expected"):
         Dataset.from_rows([row | {"answer": True}])
 
@@ -163,9 +164,11 @@ def test_an_open_image_is_kept_in_the_cache_once(images: list[Path], cache: Path
         ({"question": "what is it"}, "row 1 .* has a question but no answer"),
         ({"image": "missing.png"}, "row 1: there is no image missing.png"),
         ({"image": 7}, "row 1: found int; expected a path"),
+        ({"split": 3.0}, "row 1 has the split 3.0, expected a name such as 'train'"),
         ({"split": 3}, "row 1 has the split 3, expected a name such as 'train'"),
         ({"image": b"no image"}, "row 1: the content does not hold an image"),
-        ({"image": "images/0.png", "split": "val"}, "this image has the splits train and val, .*; correct"),
+        ({"image": "images/0.png", "split": "val"},
+         "this image has the splits train and val, expected one split; correct the image's lines or rows"),
     ],
 )  # fmt: skip
 def test_a_faulty_row_is_refused_by_number(

@@ -28,7 +28,7 @@ from diptych.data.formats.parsing import Skips, answer_kind, combined
 from diptych.data.formats.table import read
 from diptych.data.store.store import INDEX, Store, iterate
 from diptych.runtime.errors import DataError, RecipeError, counted
-from diptych.runtime.files import write_atomically
+from diptych.runtime.files import sweep, write_atomically
 from diptych.runtime.outputs import taken
 from diptych.runtime.terminal import make_console
 
@@ -126,6 +126,7 @@ class Dataset(Sequence[Example]):
             raise DataError(f"{self.name} already has regions, in the store {self.source}; pass this store")
         named, given = (None if one is None else os.fspath(one) for one in (detector, features))
         with taken(Path(out), "store"):
+            sweep(Path(out))
             files = None if given is None else Path(given)
             store = store_of(self.records, Path(self.name), Path(out), named, make_console(), files, skip_bad)
         return Dataset(iterate(store), self.name, store.folder)
@@ -248,7 +249,7 @@ class _Columns:
                     "question and an answer; leave such rows out, or name the columns (caption=, question=, answer=)"
                 )
             named = self._value(row, number, "split")
-            if isinstance(named, Integral):  # pandas marks missing values with a float
+            if isinstance(named, Real) and not math.isnan(named):  # pandas marks missing values with NaN
                 raise DataError(f"row {number} has the split {named!r}, expected a name such as 'train'")
             of = split or next(iter(_texts(named, number)), None) or drawn_split(key, seed)
             items = tuple(Question(f"{key}/{number}/{n}", text, answers, answer_kind(answers))
@@ -290,8 +291,7 @@ def _texts(value: Any, row: int) -> tuple[str, ...]:
     if isinstance(value, bool):
         raise DataError(f"row {row} has {value} where a text is expected; write a word, such as 'yes'")
     if isinstance(value, Real) and not math.isnan(value):  # NaN is a missing value
-        number = float(value)
-        return (str(int(number) if number.is_integer() else number),)
+        return (str(int(value) if isinstance(value, Integral) else float(value)).removesuffix(".0"),)
     if value is None or not isinstance(value, Iterable):  # other marks of missing values
         return ()
     return tuple(text for one in value for text in _texts(one, row))

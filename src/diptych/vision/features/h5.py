@@ -80,7 +80,7 @@ class OpenFiles:
         if len(self._ahead) > 1:  # requests that nothing took
             self._ahead.clear()
         if paths:
-            self._ahead[name, *paths] = _ahead().submit(self._ask, "each", paths, name, where)
+            self._ahead[name, *paths] = _thread().submit(self._ask, "each", paths, name, where)
 
     def _ask(self, what: str, paths: Sequence[Path], name: str, where: str) -> Arrays:
         path = paths[0]
@@ -108,7 +108,7 @@ def _readers() -> LimitedProcesses:
 
 
 @cache
-def _ahead() -> ThreadPoolExecutor:
+def _thread() -> ThreadPoolExecutor:
     """The thread that waits for requests sent ahead, in their order."""
     return ThreadPoolExecutor(1, thread_name_prefix="h5")
 
