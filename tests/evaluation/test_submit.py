@@ -41,7 +41,7 @@ def asked_record(number: int) -> Record:
         known,
         key=f"COCO_test2014_{70 + number:012d}",
         split="test",
-        questions=(Question(f"{number}001", "is it red?", ()), Question(f"{number}002", "what is it?", ())),
+        questions=(Question(f"{1 + number}001", "is it red?", ()), Question(f"{1 + number}002", "what is it?", ())),
         choices=(replace(choices, key=f"test-{number}", answer=-1, rationale=None),),
     )
 
@@ -107,7 +107,7 @@ def test_answers_are_read_as_vqas_own_code_reads_them(store: Store, tmp_path: Pa
     submit(taught("vqa", store, tmp_path / "vqa"), store, "test", "vqa", tmp_path / "answers.json")
     found = json.loads((tmp_path / "answers.json").read_text("utf-8"))
     assert isinstance(found, list)
-    assert {one["question_id"] for one in found} == {1, 2, 1001, 1002, 2001, 2002}
+    assert {one["question_id"] for one in found} == {1001, 1002, 2001, 2002, 3001, 3002}
     assert len(found) == 6
     assert {one["answer"] for one in found} <= {"yes", "no"}
 
@@ -152,7 +152,7 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
         writer.add(replace(asked_record(0), key="COCO_val2014_000000000070"))
     with pytest.raises(DataError, match="the image_id 70 also belongs to 'COCO_test2014_000000000070'"):
         submit(captioner, Store(folder), "test", "coco", path)
-    for key in ("9" * 5_000, "\u0663"):  # more than Python reads, and a digit of another script
+    for key in ("9" * 5_000, "\u0663", "007"):  # more than Python reads, a digit of another script, not the number 7
         with pytest.raises(DataError, match="the key is not a question number of VQA v2"):
             FORMS["vqa"][1]([{"key": key, "answer": "yes"}])
     scored = [{"group": f"a/{group}", "score": 0.0} for group in VCR_COLUMNS[1:21:4] for _ in range(8)]

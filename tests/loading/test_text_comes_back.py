@@ -30,6 +30,7 @@ SENTENCES = {
     "Russian": "ребёнок запускает красного змея в парке",
     "Ukrainian": "дитина запускає повітряного змія, п'ять разів",
     "Greek": "ένα παιδί πετά έναν κόκκινο χαρταετό",
+    "Greek capitals": "ΣΚΥΛΟΣ ΣΤΗΝ ΠΑΡΑΛΙΑ, Ο ΜΙΚΡΟΣ.",
     "Hebrew": "ילד מעיף עפיפון אדום בפארק",
     "Korean": "아이가 공원에서 빨간 연을 날리고 있다",
     "Tamil": "ஒரு குழந்தை பூங்காவில் பட்டம் விடுகிறது",
@@ -56,7 +57,9 @@ def tokens(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def same(one: str, other: str) -> bool:
-    return " ".join(one.lower().split()) == " ".join(other.lower().split())
+    """But for case (ς and σ are both the small form of Σ) and runs of spaces."""
+    one, other = (text.lower().replace("ς", "σ") for text in (one, other))
+    return one.split() == other.split()
 
 
 @pytest.mark.parametrize("language", SENTENCES)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from diptych.metrics.retrieval import recalls, retrieval_ranks
+from diptych.metrics.retrieval import recalls, retrieval_ranks, same_texts
 from diptych.runtime.errors import DataError
 
 # Two pictures with two captions each, and a third with one.
@@ -56,3 +56,16 @@ def test_a_tie_with_the_same_words_is_no_error() -> None:
     assert recalls(papers, at=(1,)) == pytest.approx({"text retrieval R@1": 1 / 3, "image retrieval R@1": 2 / 3})
     wrong = retrieval_ranks([[9, 9, 10], [8, 8, 1], [1, 1, 9]], [0, 1, 2], texts)
     assert (wrong.of_captions.tolist(), wrong.of_pictures.tolist()) == ([1, 0, 0], [0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("a dog, running!", "A dog running", True), ("a dog - a cat", "a dog a cat", True),
+        ("party 🎂!", "Party 🎂", True),
+        ("party 🎂", "party 🚗", False), ("5 - 3", "5 3", False), ("🎂", "🚗", False), ("1 : 5", "1 5", False),
+    ],
+)  # fmt: skip
+def test_texts_are_the_same_by_words_emoji_and_signs_between_numbers(one: str, other: str, same: bool) -> None:
+    groups = same_texts([one, other]).tolist()
+    assert groups == ([0, 0] if same else [0, 1])

@@ -124,6 +124,8 @@ def test_ours_where_java_differs(sentence: str, ours: str) -> None:
         ("soft\u00adhyphen", "softhyphen"),
         ("a 😀 dog", "a dog"),
         ("un cafe\u0301", "un café"),
+        ("🎂 👍", "🎂 👍"),
+        ("ΣΚΥΛΟΣ σκυλοσ σκύλος", "σκυλος σκυλος σκύλος"),
     ],
 )
 def test_without_java(sentence: str, words: str) -> None:

@@ -50,6 +50,15 @@ def test_an_answer_typed_on_a_mac_is_the_same_answer() -> None:
     assert normalise_answer("\ufeffyes\u200b") == "yes", "signs of web pages that are not seen"
 
 
+@pytest.mark.parametrize(
+    ("answer", "plain"),
+    [("dog’s", "dog's"), ("２", "2"), ("“Stop”", '"stop"'), ("ＹＥＳ", "yes"), ("ΣΚΥΛΟΣ", "σκυλοσ")],
+)
+def test_other_forms_of_a_character_are_the_same_answer(answer: str, plain: str) -> None:
+    assert normalise_answer(answer) == normalise_answer(plain)
+    assert answer_accuracy(plain, [answer]) == 1 == answer_accuracy(answer, [plain])
+
+
 def ten(**counts: int) -> list[str]:
     return [answer for answer, count in counts.items() for _ in range(count)]
 

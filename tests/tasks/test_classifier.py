@@ -36,14 +36,19 @@ def test_labels_are_those_of_the_data_in_order() -> None:
 
 
 def test_labels_that_differ_in_case_or_accents_alone_are_named() -> None:
-    some = records("Funny", "funny", "caf\u00e9", "cafe\u0301", "sad")
+    some = records("Funny", "funny", "caf\u00e9", "cafe\u0301", "sad", "cat.", "ｃat")
     (finding,) = (one for one in check(some, pictures=False).findings if one.kind == "labels alike")
-    assert finding.examples == ["classify: 'cafe\\u0301', 'caf\\xe9'", "classify: 'Funny', 'funny'"]
+    assert finding.examples == [
+        "classify: 'cafe\\u0301', 'caf\\xe9'",
+        "classify: 'cat.', '\\uff43at'",
+        "classify: 'Funny', 'funny'",
+    ]
     assert CLASSIFY.training.notes is not None
     task = CLASSIFY.build(TaskOptions(TOKENS, labels_of("classify", some)))
     notes = list(CLASSIFY.training.notes(task, object.__new__(TrainingRecords)))
     assert [note.split(" differ")[0] for note in notes] == [
         "labels 'cafe\\u0301', 'caf\\xe9'",
+        "labels 'cat.', '\\uff43at'",
         "labels 'Funny', 'funny'",
     ]
 

@@ -61,6 +61,48 @@ def test_size_and_boxes_agree_with_the_pixels(tmp_path: Path, form: str, orienta
     assert record.expressions[0].box == pytest.approx((0.75, 0, 1, 0.25))
 
 
+@pytest.mark.parametrize("orientation", [5, 6, 8])
+@pytest.mark.parametrize("mode", ["L", "CMYK", "RGBA", "P", "I;16"])
+def test_a_turned_tiff_of_any_mode_is_whole(tmp_path: Path, mode: str, orientation: int) -> None:
+    """Pillow 13 maps these into memory with the sides swapped, where it is given a path."""
+    exif = Image.Exif()
+    exif[0x112] = orientation
+    stored = Image.fromarray(np.ascontiguousarray(STORED[orientation](WIDE[..., 0])))
+    if mode == "I;16":
+        stored = Image.fromarray(np.asarray(stored).astype(np.uint16) * 257)
+    stored.convert(mode).save(tmp_path / "a.tif", exif=exif)
+    for pixels in (open_pixels(tmp_path / "a.tif"), runner.open_picture(tmp_path / "a.tif")):
+        np.testing.assert_allclose(pixels.astype(int), WIDE, atol=3)
+
+
+def grey_tiff(values: np.ndarray, bits: int, form: int, white: int) -> bytes:
+    """A TIFF as scanners write it. `form`: 1 unsigned, 2 signed, 3 float. `white`: 0 if white is 0, else 1."""
+    height, width = values.shape
+    pixels = values.tobytes()
+    tags = {256: width, 257: height, 258: bits, 259: 1, 262: white, 273: 8, 277: 1, 278: height, 279: len(pixels)}
+    entries = b"".join(struct.pack("<HHII", *entry) for entry in ((tag, 4, 1, one) for tag, one in tags.items()))
+    entries += struct.pack("<HHII", 339, 3, 1, form)
+    return b"II*\0" + struct.pack("<I", 8 + len(pixels)) + pixels + struct.pack("<H", 10) + entries + bytes(4)
+
+
+RAMP = np.linspace(0, 1, 2400).reshape(40, 60)
+
+
+@pytest.mark.parametrize(
+    ("values", "bits", "form", "white"),
+    [
+        ((RAMP * (2**32 - 1)).astype("<u4"), 32, 1, 1), ((RAMP * (2**31 - 1)).astype("<i4"), 32, 2, 1),
+        (RAMP.astype("<f4"), 32, 3, 1), (RAMP.astype("<f4"), 32, 3, 0), ((RAMP * 65535).astype("<u2"), 16, 1, 1),
+        ((RAMP * 65535).astype("<u2"), 16, 1, 0), ((RAMP * 255).astype("u1"), 8, 1, 0),
+    ],
+)  # fmt: skip
+def test_grey_tiffs_of_any_numbers_are_as_bright_as_they_are(
+    values: np.ndarray, bits: int, form: int, white: int
+) -> None:
+    pixels = read_pixels(grey_tiff(values, bits, form, white), "a.tif")
+    np.testing.assert_allclose(pixels[..., 0], 255 * (RAMP if white else 1 - RAMP), atol=1)
+
+
 @pytest.mark.parametrize("form", ["tif", "jpg", "png", "webp"])
 def test_an_orientation_in_xmp_alone_is_applied_once(tmp_path: Path, form: str) -> None:
     texts = PngImagePlugin.PngInfo()

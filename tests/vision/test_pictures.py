@@ -167,6 +167,7 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pyt
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
+    (tmp_path / "a.png").touch()
     monkeypatch.setattr(pictures.Image, "open", refuse)
     with pytest.raises(DataError, match=r"cannot read the image .*Permission denied"):
         open_picture(tmp_path / "a.png")

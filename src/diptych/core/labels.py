@@ -7,8 +7,9 @@ CLASSIFY = "classify"
 
 
 def alike(labels: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return groups of labels that differ only in case or in the Unicode form of accents, such as ("Cat", "cat")."""
+    """Return groups of labels that differ only in case, Unicode form or full stops, such as ("Cat", "cat.")."""
     groups: dict[str, set[str]] = {}
     for label in labels:
-        groups.setdefault(unicodedata.normalize("NFC", label).casefold(), set()).add(label)
+        plain = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+        groups.setdefault(plain.strip(" .") or plain, set()).add(label)
     return [tuple(sorted(group)) for _, group in sorted(groups.items()) if len(group) > 1]

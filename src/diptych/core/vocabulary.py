@@ -1,6 +1,9 @@
 """The size and special tokens of a tokeniser, which models and objectives need."""
 
+import re
 from dataclasses import dataclass, field
+
+_LAST_SIGMA = re.compile(r"(?<=[\w\u0300-\u036f])σ(?!\w)")
 
 
 @dataclass(frozen=True)
@@ -15,3 +18,8 @@ class Vocabulary:
     mask: int
     # Ids of word pieces that continue a word. Only objectives use them.
     inner: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
+
+
+def with_final_sigma(text: str) -> str:
+    """Write a Greek sigma at the end of a word as ς: `str.lower` does this, the `tokenizers` library does not."""
+    return _LAST_SIGMA.sub("ς", text) if "σ" in text else text

@@ -186,7 +186,8 @@ class _Checker:
         words = record.words()
         self.covered.update({name: 1 for name, items in words.items() if items})
         for text in record.marked("text", "tagged"):
-            lower = text.lower()
+            # As the tokenizers library does, sigma by sigma: `lower` of a whole word ends in ς.
+            lower = "".join(map(str.lower, text)) if "Σ" in text else text.lower()
             self.capitals += text != lower
             if record.split.startswith(SCORED):
                 new = set(lower) - self.scored_letters.keys()

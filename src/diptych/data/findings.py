@@ -49,7 +49,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "tag without a region": ("warning", "no region shows the object that a text names: it is read without one"),
     "expression without a region": ("warning", "no IoU with the true box reaches 0.5: not trained on, scored as wrong"),
     "question without answers": ("warning", "it can be predicted, but neither trained on nor scored"),
-    "labels alike": ("warning", "they differ in case or in the form of accents only, and are classes of their own"),
+    "labels alike": ("warning", "they differ in case, Unicode form or full stops only, and are classes of their own"),
     "split too small": ("warning", f"scores on fewer than {FEWEST} images are unreliable: add some"),
     "same picture twice": ("warning", "equal files under several keys of one split"),
     # This is an error instead if one of the two splits is a val or test split.

@@ -4,6 +4,7 @@ An image may have several captions (five in Flickr30k and COCO). A search for ca
 the image is among the first K. A search for images is right at K if the image of the caption is among the first K.
 """
 
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import comb
@@ -11,11 +12,12 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diptych.metrics.tokenise import tokens_of
+from diptych.metrics.tokenise import emoji_of, tokens_of
 from diptych.runtime.errors import DataError
 
 # Names of the two directions: search captions with an image (TR in papers), or images with a caption (IR).
 RECALLS = {"captions": "text retrieval", "pictures": "image retrieval"}
+_BETWEEN_NUMBERS = re.compile(r"(?<=\d)\s*([-–—.,:;])\s*(?=\d)")  # `5 - 3` is not `5 3`
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,11 @@ class RetrievalRanks:
 def same_texts(texts: Sequence[str]) -> NDArray[np.int64]:
     """Return a group number for each text.
 
-    Texts with the same words have the same number; case and punctuation are ignored.
+    Texts with the same words and emoji have the same number. Case is ignored, and punctuation except between digits.
     """
-    return same_images([" ".join(tokens_of(text)) or text.strip() for text in texts])
+    signs = [(emoji_of(text), *_BETWEEN_NUMBERS.findall(text)) for text in texts]
+    words = [" ".join(tokens_of(text)) or text.strip() for text in texts]
+    return same_images(list(zip(words, signs, strict=True)))
 
 
 def same_images(contents: Sequence[Hashable]) -> NDArray[np.int64]:

@@ -14,6 +14,8 @@ from functools import lru_cache
 from itertools import pairwise
 from unicodedata import normalize
 
+from diptych.core.vocabulary import with_final_sigma
+
 Tokens = Sequence[str]
 Ngram = tuple[str, ...]
 ORDERS = (1, 2, 3, 4)  # BLEU and CIDEr count n-grams of one to four words
@@ -92,7 +94,9 @@ _PLAIN = re.compile(r"[a-z]+")
 
 
 def tokens_of(sentence: str) -> tuple[str, ...]:
-    """Return the tokens of a sentence in lower case, without punctuation. A sentence without tokens gives ().
+    """Return the tokens of a sentence in lower case, without punctuation.
+
+    Emoji are no tokens, as in the Java lexer; but a sentence of emoji alone gives these. Without any, it gives ().
 
     >>> tokens_of("The dog's t-shirt isn't red (it is blue).")
     ('the', 'dog', "'s", 't-shirt', 'is', "n't", 'red', '-lrb-', 'it', 'is', 'blue', '-rrb-')
@@ -100,7 +104,17 @@ def tokens_of(sentence: str) -> tuple[str, ...]:
     if "&" in sentence and ";" in sentence:
         sentence = re.sub("|".join(_ENTITIES), lambda match: _ENTITIES[match.group()], sentence)
     chunks = _CHUNK.findall(normalize("NFC", sentence.replace("\u00ad", "")))  # NFC: macOS writes é as two characters
-    return tuple(token for chunk, after in pairwise([*chunks, ""]) for token in _cut(chunk, after[:1].isdigit()))
+    pairs = pairwise([*chunks, ""])
+    return tuple(token for chunk, after in pairs for token in _cut(chunk, after[:1].isdigit())) or emoji_of(sentence)
+
+
+def emoji_of(text: str) -> tuple[str, ...]:
+    """Return the characters that take two of Java's 16-bit units, such as emoji, except those of Chinese."""
+    return () if text.isascii() else tuple(one for one in text if _is_emoji(one))
+
+
+def _is_emoji(letter: str) -> bool:
+    return ord(letter) > 0xFFFF and not UNSPACED.match(letter)
 
 
 def ngrams(tokens: Tokens, order: int) -> Iterator[Ngram]:
@@ -130,11 +144,11 @@ def _longest(text: str, place: int) -> str:
 
 def _spelt(token: str) -> Iterator[str]:
     """Yield the token as coco-caption writes it: in lower case, with names for brackets and symbols."""
-    lower = token.lower()
+    lower = with_final_sigma(token.lower())
     if lower in _TWO_WORDS:
         yield from _TWO_WORDS[lower]
-    elif len(token) == 1 and ord(token) > 0xFFFF and not UNSPACED.match(token):
-        return  # such as an emoji, which the Java lexer (16 bits) deletes
+    elif len(token) == 1 and _is_emoji(token):
+        return  # the Java lexer (16 bits) deletes it
     elif (len(token) == 1 and ord(token) in _SPELT) or re.fullmatch(r"[<>]?[:;=]['*o-]?[()]", token):
         yield token.translate(_SPELT)
     elif re.fullmatch(r"[’`](?:s|m|d|ll|re|ve)|n’t", lower):

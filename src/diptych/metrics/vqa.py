@@ -12,6 +12,7 @@ from typing import Literal
 from unicodedata import normalize
 
 from diptych.core.record import Question
+from diptych.core.vocabulary import with_final_sigma
 from diptych.runtime.errors import DataError
 
 _PEOPLE = 10
@@ -19,7 +20,9 @@ _ENOUGH = 3  # an answer that this number of people gave is right
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _DIGITS = {word: str(number) for number, word in enumerate(_NUMBERS)} | {"none": "0"}
 _ARTICLES = frozenset(["a", "an", "the"])
-_UNSEEN = str.maketrans("\n\t", "  ", "\u200b\ufeff\u00ad")  # invisible characters of web pages are deleted
+# Invisible characters of web pages are deleted. Curly quotes and full-width signs and digits get their usual form.
+_USUAL = str.maketrans("\n\t\u3000‘’‛ʼ“”„", "   " + 4 * "'" + 3 * '"', "\u200b\ufeff\u00ad")
+_USUAL |= {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
 _PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'  # apostrophe, colon and full stop are kept
 _CONTRACTED = """
     ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't haven't he'd he'd've
@@ -45,7 +48,7 @@ def normalise_answer(answer: str) -> str:
 
     A punctuation sign is removed if it occurs next to a space, or if the answer has a comma between digits. Otherwise
     it becomes a space. A full stop is removed unless a digit follows. Unlike the official form, an answer of only
-    articles or signs (`A`, `?`) is kept, in lower case.
+    articles or signs (`A`, `?`) is kept, in lower case, and curly quotes and full-width characters equal plain ones.
     """
     answer = _one_line(answer)
     in_number = re.search(r"\d,\d", answer) is not None
@@ -57,7 +60,7 @@ def normalise_answer(answer: str) -> str:
     words = (_DIGITS.get(word, word) for word in bare.lower().split())
     normal = " ".join(_CONTRACTIONS.get(word, word) for word in words if word not in _ARTICLES)
     own = bare if bare.strip() and not re.search(r"\w[+-]", answer) else answer  # a grade such as A+ is not A
-    return normalize("NFC", normal or " ".join(own.lower().split()))
+    return with_final_sigma(normalize("NFC", normal or " ".join(own.lower().split())))
 
 
 def answer_accuracy(prediction: str, answers: Sequence[str]) -> float:
@@ -127,4 +130,4 @@ def _agreement(votes: int, people: int, leave_one_out: bool = True) -> float:
 
 
 def _one_line(answer: str) -> str:
-    return normalize("NFC", answer.translate(_UNSEEN)).strip() or answer.strip()  # macOS writes é as two characters
+    return normalize("NFC", answer.translate(_USUAL)).strip() or answer.strip()  # macOS writes é as two characters

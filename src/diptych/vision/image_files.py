@@ -4,10 +4,11 @@ This module does not import torch, so a decoding process (`diptych.vision.decode
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, TypeAlias, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ MOST_PIXELS = 64_000_000  # 8000 x 8000 pixels take 200 MB; a larger image is pr
 SMALLEST_SIDE = 4
 USUAL_SCANS = 16  # scans of a progressive JPEG: encoders write about 10, and each may cost as much as a whole image
 TEXT_COST = 64  # reading a pixel written as digits (PPM's P1 to P3) takes as long as reading 64 others
-TILE_WIDTH, TILE_LENGTH = 322, 323  # tags of a TIFF
+TILE_WIDTH, TILE_LENGTH, SAMPLE_BITS, SAMPLE_FORMAT, WHITE = 322, 323, 258, 339, 262  # tags of a TIFF
 PNG = b"\x89PNG\r\n\x1a\n"  # first bytes of a PNG
 START_OF_SCAN = b"\xff\xda"  # a marker in JPEG files
 
@@ -97,7 +98,7 @@ def _width_at(height: int, size: tuple[int, int]) -> int:
 
 def upright_pixels(image: Image.Image) -> Pixels:
     """Return the pixels of an open image in RGB, with EXIF's orientation applied."""
-    return to_pixels(ImageOps.exif_transpose(image))
+    return to_pixels(ImageOps.exif_transpose(image), getattr(image, "tag_v2", {}))
 
 
 def as_jpeg(pixels: Pixels, side: int, quality: int = 75) -> bytes:
@@ -153,7 +154,9 @@ def _read(
 def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image], T], most_pixels: int | None) -> T:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns at half its limit of pixels; our limit is checked below
-        with Image.open(file, formats=FORMATS) as image:
+        # Pass an open file, because Pillow maps a path into memory, which tears TIFFs that it then turns.
+        content = file.open("rb") if isinstance(file, Path) else file
+        with content, Image.open(content, formats=FORMATS) as image:
             if image.format == "MPO":  # MPO: a camera's JPEG, followed by further views of the same scene
                 vars(image).update(format="JPEG", n_frames=1)
             if most_pixels is not None:
@@ -181,28 +184,34 @@ def _without_texts(file: Path | BytesIO) -> BytesIO | None:
     return BytesIO(b"".join(kept)) if sum(map(len, kept)) < len(png) else None
 
 
-def to_pixels(image: Image.Image) -> Pixels:
-    """Return the pixels of an image in RGB, uint8 (H, W, 3)."""
+def to_pixels(image: Image.Image, tags: Mapping[int, Any] = MappingProxyType({})) -> Pixels:
+    """Return the pixels of an image in RGB, uint8 (H, W, 3). `tags`: those of a TIFF."""
     if image.mode.startswith("I;16") or image.mode in {"I", "F"}:
-        image = _to_eight_bits(image)
+        image = _to_eight_bits(image, tags)
     if image.mode in {"RGBA", "LA", "PA"} or "transparency" in image.info:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return np.array(image.convert("RGB"))
 
 
-def _to_eight_bits(image: Image.Image) -> Image.Image:
+def _to_eight_bits(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     """Scale an image to 8 bits.
 
     If the image has 16 bits or values above 255, white is 65,535 or a larger value in the image. Otherwise white is 1
-    if the values are fractions from 0 to 1, else 255.
+    if the values are fractions from 0 to 1, else 255. In a TIFF of 9 to 15 bits, white is the largest number of that
+    size. A TIFF's tags also state whether integers have a sign, and whether white is 0.
     """
-    values = np.asarray(image, dtype=np.float64)
+    array = np.asarray(image)
+    unsigned = image.mode == "I" and SAMPLE_BITS in tags and tags.get(SAMPLE_FORMAT, (1,))[0] == 1
+    values = (array.view(np.uint32) if unsigned else array).astype(np.float64)
     # Pillow's modes "I" and "F" do not define white, so the brightest pixel is white.
     most = values.max(initial=0, where=np.isfinite(values))
     sixteen = image.mode.startswith("I;16") or most > 255
     top = max(65535.0, most) if sixteen else 1.0 if image.mode == "F" and most <= 1 else 255.0
-    return Image.fromarray((np.nan_to_num(values).clip(0, top) / top * 255).round().astype(np.uint8))
+    if 8 < (bits := tags.get(SAMPLE_BITS, (8,))[0]) < 16:
+        top = 2.0**bits - 1
+    eight = (np.nan_to_num(values).clip(0, top) / top * 255).round().astype(np.uint8)
+    return Image.fromarray(255 - eight if tags.get(WHITE) == 0 else eight)
 
 
 def _check_size(path: Path | str, width: int, height: int, most_pixels: int) -> None:

@@ -21,6 +21,7 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
 from diptych.core import Vocabulary
+from diptych.core.vocabulary import with_final_sigma
 from diptych.data.store import moses
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
@@ -75,6 +76,8 @@ class Tokens:
         inner = frozenset(number for token, number in ids.items() if token.startswith("##"))
         pad, unknown, cls, sep, mask = (ids[token] for token in SPECIAL)
         self._empty = {unknown, ids.get(SPACE, unknown)}
+        normalizer = tokenizer.normalizer
+        self._lowers = normalizer is not None and normalizer.normalize_str("Σ") == "σ"
         self.vocabulary = Vocabulary(tokenizer.get_vocab_size(), pad, unknown, cls, sep, mask, inner)
 
     @classmethod
@@ -159,6 +162,10 @@ class Tokens:
 
         `split`: keep the spaces of BERT's splitting (`t - shirt`), as in the papers' code for scores.
         """
+        text = self._decoded(ids, split)
+        return with_final_sigma(text) if self._lowers else text
+
+    def _decoded(self, ids: Iterable[int], split: bool) -> str:
         hidden = {self.vocabulary.pad, self.vocabulary.cls, self.vocabulary.mask}
         written = takewhile(lambda number: number != self.vocabulary.sep, ids)
         shown = [number for number in written if number not in hidden]

@@ -33,7 +33,7 @@ from diptych.tasks.vcr import Vcr
 CHOICES = 4  # VCR has four answers and four rationales per question
 _GROUPS = ("answer", *(f"rationale_conditioned_on_a{number}" for number in range(CHOICES)))
 VCR_COLUMNS = ("annot_id", *(f"{group}_{number}" for group in _GROUPS for number in range(CHOICES)))
-_QUESTION_ID = re.compile(r"[0-9]{1,18}")
+_QUESTION_ID = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 Written = Callable[[Sequence[Mapping[str, Any]]], str]
@@ -144,7 +144,8 @@ def _image_id(prediction: Mapping[str, Any]) -> int:
 def _number(key: str) -> int:
     if not _QUESTION_ID.fullmatch(key):
         raise DataError(
-            "the key is not a question number of VQA v2 (1 to 18 digits); --format vqa only takes VQA v2", key=key
+            "the key is not a question number of VQA v2 (1 to 18 digits, no 0 first); --format vqa only takes VQA v2",
+            key=key,
         )
     return int(key)
 

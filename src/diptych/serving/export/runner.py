@@ -164,7 +164,7 @@ def check_files(folder: Path) -> None:
 
 def open_picture(path: str | Path) -> Array:
     """Read an image as RGB, uint8 (H, W, 3)."""
-    with Image.open(path) as file:
+    with open(path, "rb") as content, Image.open(content) as file:  # given a path, Pillow tears turned TIFFs
         image = ImageOps.exif_transpose(file)
     if image.mode.startswith("I;16"):  # Pillow would clip 16 bits to white
         image = Image.fromarray((np.asarray(image, np.float64) / 257).round().astype(np.uint8))
