@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from rich.console import Console
 
-from diptych.core import Choices, Expression, FeatureContract, Object, Question, Record, Regions
+from diptych.core import Choices, Expression, FeatureContract, Object, Question, Record, Regions, Statement, TaskItem
 from diptych.data.check import check
 from diptych.data.findings import KINDS, CheckFinding, CheckReport
 from diptych.data.store.store import Store, StoreWriter
@@ -41,8 +41,8 @@ def stored(folder: Path, records: Sequence[Record], contract: FeatureContract = 
 
 
 def faults(report: CheckReport) -> list[CheckFinding]:
-    """The findings but one, as every data set here has few records to score."""
-    return [one for one in report.findings if one.kind != "split too small"]
+    """The findings but two, as every data set here has few records to score, and some have none to train on."""
+    return [one for one in report.findings if one.kind not in ("split too small", "no train split")]
 
 
 def one(report: CheckReport) -> CheckFinding:
@@ -289,3 +289,32 @@ def test_pictures_without_a_word_are_said_once_in_80_columns() -> None:
     assert "captions 0" not in text
     assert text.splitlines()[-1] == "There is nothing to train on."
     assert report.ok, "regions can be extracted of them"
+
+
+@pytest.mark.parametrize(("size", "turned"), [((30, 20), True), ((20, 20), False)])
+def test_boxes_for_another_shape_of_the_image(tmp_path: Path, size: tuple[int, int], turned: bool) -> None:
+    """Declared by the file, of the image before it was turned, or of another image: the boxes would be elsewhere."""
+    Image.new("RGB", (20, 30)).save(tmp_path / "a.png")
+    boxed = Record(
+        "a", image=tmp_path / "a.png", size=size, captions=("a",), objects=(Object("cat", (0.0, 0.0, 0.5, 0.5)),)
+    )
+    found = one(check([boxed]))
+    assert (found.kind, found.severity) == ("boxes misplaced", "error")
+    assert f"an image of {size[0]} x {size[1]} pixels, but it is 20 x 30" in found.examples[0]
+    assert ("as if it was turned" in found.examples[0]) is turned
+    assert check([replace(boxed, size=(200, 302))]).clean
+    assert check([replace(boxed, objects=())]).clean, "no box is read by it"
+
+
+def test_a_text_with_two_labels_is_named() -> None:
+    items = [TaskItem("a/0", "what a day", ("funny",)), TaskItem("a/1", "what a day", ("sad",))]
+    told = (Statement("a/0", "it rains", True), Statement("a/1", "it rains", False), Statement("a/2", "it rains", True))
+    found = one(check([good("a", more={"classify": tuple(items)}, statements=told)], pictures=False))
+    assert (found.kind, found.severity, found.count) == ("text with two labels", "warning", 2)
+    assert found.examples == ["a: classify, “what a day” is funny and sad", "a: nlvr, “it rains” is True and False"]
+    assert check([good("a", more={"classify": (items[0], items[0])}, statements=told[::2])], pictures=False).clean
+
+
+def test_a_set_without_a_training_split_is_named() -> None:
+    found = {one.kind: one.examples for one in check([good("a", split="Trian")], pictures=False).findings}
+    assert found == {"no train split": ["Trian"]}

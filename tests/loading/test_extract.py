@@ -318,3 +318,12 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def test_an_image_of_another_shape_than_its_boxes_are_for_is_left_out(
+    make_records: MakeRecords, tmp_path: Path
+) -> None:
+    boxed = [replace(one, size=(10, 20), objects=(Object("cat", (0.0, 0.0, 1.0, 1.0)),)) for one in make_records(2)]
+    done = extract(boxed, Mean(), tmp_path / "store")
+    assert done.written == 1
+    assert "boxes for an image of 10 x 20 pixels, but it is 20 x 10, as if it was turned" in done.failed["k1"]

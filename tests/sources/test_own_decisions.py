@@ -87,3 +87,24 @@ def test_a_picture_that_cannot_be_read_costs_its_boxes_alone(folder: Path) -> No
 def test_what_is_wrong_is_named(folder: Path, lines: list[Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read(folder, *lines)
+
+
+@pytest.mark.parametrize("box", [[0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1], [0, 0.5, 1.0, 0.5]])
+def test_a_box_in_fractions_is_refused_and_no_speck_in_the_corner(folder: Path, box: list[float]) -> None:
+    with pytest.raises(DataError, match=r"which looks like fractions, expected pixels of the 100 x 200 image"):
+        read(folder, {**POINTED, "box": box})
+    skips = Skips()
+    read(folder, POINTED, {**POINTED, "box": box}, {**THINGS, "objects": [{"kind": "dog", "box": box}]}, skips=skips)
+    assert skips.counts["invalid entries"] == 2
+
+
+def test_boxes_that_may_be_corners_are_counted(folder: Path) -> None:
+    skips = Skips()
+    (record,) = read(folder, {**POINTED, "box": [60, 50, 90, 100]}, {**POINTED, "box": [60, 50, 50, 100]}, skips=skips)
+    assert [one.box for one in record.expressions] == [(0.6, 0.25, 1, 0.75)] * 2
+    assert [count for what, count in skips.counts.items() if "far out of the image" in what] == [1]
+
+
+def test_one_image_under_two_spellings_of_its_path_is_one_record(folder: Path) -> None:
+    (record,) = read(folder, {"image": "./a.png", "captions": ["a dog"]}, {"image": "a.png", "captions": ["a cat"]})
+    assert (record.key, record.captions) == ("./a.png", ("a dog", "a cat"))

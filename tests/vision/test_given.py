@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from diptych.core import Record, Regions
 from diptych.runtime.errors import DataError
@@ -101,3 +102,16 @@ def test_half_precision_is_read_without_a_warning_and_missing_names_are_said(tmp
     assert [note for note in given.files.notes if "classes.txt, so the 2 classes are named class 0" in note]
     (tmp_path / "classes.txt").write_text("dog\nkite\n")
     assert not GivenRegions.of(tmp_path, [Record("a.jpg")]).files.notes
+
+
+def test_features_of_an_image_before_it_was_turned_are_refused(tmp_path: Path) -> None:
+    """Boxes for its sides as stored, and a viewer shows it upright: they would be elsewhere."""
+    write(tmp_path / "features/a.npz")
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.new("RGB", (100, 50)).save(tmp_path / "a.jpg", exif=turned)
+    record = Record("a.jpg", image=tmp_path / "a.jpg")
+    with pytest.raises(
+        DataError, match=r"an image of 100 x 50 pixels, expected features of 'a.jpg', which has 50 x 100"
+    ):
+        GivenRegions.of(tmp_path / "features", [record])

@@ -23,7 +23,7 @@ from diptych.core import Question, Record
 from diptych.core.record import WORDED
 from diptych.data.extract.own_data import store_of
 from diptych.data.formats import coco
-from diptych.data.formats.format import Source, Wanted, drawn_split
+from diptych.data.formats.format import Source, Wanted, drawn_split, with_usual_splits
 from diptych.data.formats.parsing import Skips, answer_kind, combined
 from diptych.data.formats.table import read
 from diptych.data.store.store import INDEX, Store, iterate
@@ -212,11 +212,12 @@ class Dataset(Sequence[Example]):
         made = (record for name, part in parts.items() for record in columns.records(part, name, seed))
         if not (records := combined(made)):
             raise DataError("found no rows, expected rows with an image and a text")
-        return cls(records, "rows")
+        with _warned("rows", False) as skips:
+            return cls(with_usual_splits(records, skips), "rows")
 
 
 @contextmanager
-def _warned(path: Path, skip_bad: bool) -> Iterator[Skips]:
+def _warned(path: Path | str, skip_bad: bool) -> Iterator[Skips]:
     """Warn about entries that were skipped inside the `with` block. Raise DataError if there are too many."""
     yield (skips := Skips(skip_bad))
     skips.check()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from diptych.core import FeatureContract, Record, Regions
 from diptych.core.labels import alike
 from diptych.core.record import Fingerprint
 from diptych.core.shares import FEWEST
+from diptych.data.extract.extract import misplaced_boxes
 from diptych.data.faults import known_faults
 from diptych.data.findings import EXAMPLES, KINDS, NO_TEXT, CheckFinding, CheckReport, Severity
 from diptych.data.leakage import UNKNOWN, Fingerprints, Leakage, SeenImages, copies_across
@@ -124,14 +126,15 @@ class _Checker:
         left = iter(records)
         with ThreadPoolExecutor(2) as pool:
             while batch := list(islice(left, 64)):
-                for record, (content, problem, own) in zip(batch, pool.map(_content, batch), strict=True):
+                for record, (content, problem, own, misplaced) in zip(batch, pool.map(_content, batch), strict=True):
                     self.covered["picture"] += content is not None and problem is None
                     if problem is not None:
                         kind = "picture unreadable" if content is not None else "picture missing"
-                        severity: Severity = "error" if record.regions is None else "warning"
-                        self.add(kind, f"{record.key}: {problem}", severity)
+                        self.add(kind, f"{record.key}: {problem}", _unless_extracted(record))
                     elif content is not None:
                         self._compare(record, content)
+                    if misplaced is not None:
+                        self.add("boxes misplaced", f"{record.key}: {misplaced}", _unless_extracted(record))
                     yield record if own is None else replace(record, fingerprint=own)
 
     def compare_splits(self) -> None:
@@ -204,9 +207,19 @@ class _Checker:
             if not question.answers:
                 self.add("question without answers", question.key)
         for task, items in record.more.items():
-            self.labels.setdefault(task, set()).update(one.answers[0].strip() for one in items if len(one.answers) == 1)
+            labelled = [one for one in items if len(one.answers) == 1]
+            self.labels.setdefault(task, set()).update(one.answers[0].strip() for one in labelled)
+            self._contradictions(record.key, ((task, one.text, one.boxes, one.answers[0].strip()) for one in labelled))
+        self._contradictions(record.key, (("nlvr", one.text, (), str(one.true)) for one in record.statements))
         if not any(words.values()):
             self.add("no words", record.key)
+
+    def _contradictions(self, key: str, items: Iterable[tuple[str, str, tuple[Any, ...], str]]) -> None:
+        """Report texts of an image that have two labels. `items`: task, text, boxes and label."""
+        known: dict[tuple[Any, ...], str] = {}
+        for task, text, boxes, label in items:
+            if (other := known.setdefault((task, text, boxes), label)) != label:
+                self.add("text with two labels", f"{key}: {task}, “{text}” is {other} and {label}")
 
     def _pointing(self, record: Record, regions: Regions) -> None:
         """Report texts about a box, such as referring expressions, if no region overlaps the box sufficiently."""
@@ -282,6 +295,8 @@ class _Checker:
         for name, count in self.splits.items():
             if name.startswith(SCORED) and count < FEWEST:
                 self.add("split too small", f"{name}: {count}")
+        if self.records and "train" not in self.splits:
+            self.add("no train split", ", ".join(sorted(self.splits)))
         order = list(KINDS)
         findings = sorted(self.findings.values(), key=lambda f: (f.severity != "error", order.index(f.kind)))
         failed = self.findings["not extracted"].count if "not extracted" in self.findings else 0
@@ -299,17 +314,25 @@ def _leak(*splits: str) -> Severity:
     return "error" if any(split.startswith(SCORED) for split in splits) else "warning"
 
 
-def _content(record: Record) -> tuple[str | None, str | None, Fingerprint | None]:
-    """Return the image file's sha256, the reason why it cannot be opened, and its fingerprint. Each may be None."""
+def _unless_extracted(record: Record) -> Severity:
+    return "error" if record.regions is None else "warning"
+
+
+def _content(record: Record) -> tuple[str | None, str | None, Fingerprint | None, str | None]:
+    """Return the image file's sha256, why it cannot be opened, its fingerprint, and why its boxes are misplaced.
+
+    Each may be None.
+    """
     if record.image is None:
-        return None, None if record.regions is not None else "the record names no image", None
+        return None, None if record.regions is not None else "the record names no image", None, None
     try:
         content = hashlib.sha256(read_bytes(record.image)).hexdigest()
     except OSError as error:
-        return None, f"{record.image}: {error.strerror or error}", None
+        return None, f"{record.image}: {error.strerror or error}", None, None
     except DataError as error:
-        return None, str(error), None
+        return None, str(error), None, None
     try:
-        return content, None, image_fingerprint(shared_decoders().open(record.image))
+        pixels = shared_decoders().open(record.image)
     except DataError as error:
-        return content, str(error), None
+        return content, str(error), None, None
+    return content, None, image_fingerprint(pixels), misplaced_boxes(record, pixels.shape[1::-1])

@@ -90,27 +90,30 @@ def _members(archive: Path, _changed: int, size: int) -> tuple[dict[str, tuple[i
         if archive.suffix.lower() == ZIP:
             with zipfile.ZipFile(archive) as opened:
                 return {one.filename: (0, one.file_size) for one in opened.infolist()}, []
-        entries, damaged = _of_tar(archive, size, pass_over=False)
+        entries, damaged, twice = _of_tar(archive, size, pass_over=False)
         if damaged:  # tarfile finds no member after a damaged header
-            entries, _ = _of_tar(archive, size, pass_over=True)
+            entries, _, twice = _of_tar(archive, size, pass_over=True)
+        damaged += [f"{archive}: {name} occurs twice, and the last one is read; remove one" for name in twice]
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
         raise DataError(f"{archive}: cannot be read as an archive ({error}); download it again") from None
     return entries, damaged
 
 
-def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[int, int]], list[str]]:
-    """Return the complete members of a tar, and a message per fault.
+def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[int, int]], list[str], list[str]]:
+    """Return the complete members of a tar, a message per fault, and names that occur twice.
 
     `pass_over`: skip damage and search for members after it.
     """
-    entries, damaged = dict[str, tuple[int, int]](), list[str]()
+    entries, damaged, twice = dict[str, tuple[int, int]](), list[str](), list[str]()
     with archive.open("rb") as file, tarfile.open(fileobj=file, mode="r:", ignore_zeros=pass_over) as tar:
         try:
             for one in tar:
                 if one.offset_data + one.size > size:
                     damaged.append(f"{archive}: {one.name} is cut short; download the archive again")
                 elif one.isreg():
-                    entries[one.name.removeprefix("./")] = one.offset_data, one.size
+                    name = one.name.removeprefix("./")
+                    twice += [name] if name in entries else []
+                    entries[name] = one.offset_data, one.size
         except tarfile.ReadError as error:
             if not entries:
                 raise
@@ -118,7 +121,7 @@ def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[
         file.seek(tar.offset)
         if not damaged and any(file.read(tarfile.BLOCKSIZE)):
             damaged.append(f"{archive}: no file begins at byte {tar.offset}, expected one; download the archive again")
-    return entries, damaged
+    return entries, damaged, twice
 
 
 def text_keys(images: Iterable[str], texts: Iterable[str]) -> dict[str, str]:

@@ -29,6 +29,7 @@ T = TypeVar("T")
 Pixels: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
 MOST_PIXELS = 64_000_000  # 8000 x 8000 pixels take 200 MB; a larger image is probably a mistake or an attack
 SMALLEST_SIDE = 4
+ALIKE = 0.02  # relative difference up to which two aspect ratios count as the same image, resized
 USUAL_SCANS = 16  # scans of a progressive JPEG: encoders write about 10, and each may cost as much as a whole image
 TEXT_COST = 64  # reading a pixel written as digits (PPM's P1 to P3) takes as long as reading 64 others
 TILE_WIDTH, TILE_LENGTH, SAMPLE_BITS, SAMPLE_FORMAT, WHITE = 322, 323, 258, 339, 262  # tags of a TIFF
@@ -82,6 +83,12 @@ def picture_size(path: Path) -> tuple[int, int]:
         (width, height), right = (picture_size(one) for one in two)
         return width + _width_at(height, right), height
     return _opened(path, _upright)
+
+
+def same_shape(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Return True if two sizes (width, height) have nearly the same ratio, as those of a resized image."""
+    ratios = one[0] * other[1], one[1] * other[0]
+    return abs(ratios[0] - ratios[1]) <= ALIKE * max(ratios)
 
 
 def _side_by_side(left: Pixels, right: Pixels) -> Pixels:

@@ -32,6 +32,7 @@ from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.detector import Detector, Picture, computing_on
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.fingerprints import image_fingerprint
+from diptych.vision.image_files import same_shape
 from diptych.vision.pictures import as_picture
 
 LOCAL, RAY = "local", "ray"
@@ -308,9 +309,23 @@ def _open(record: Record) -> Opened:
         return record, DataError("the record names no image", key=record.key)
     try:
         pixels = shared_decoders().open(record.image)
+        if (wrong := misplaced_boxes(record, pixels.shape[1::-1])) is not None:
+            raise DataError(wrong, key=record.key)
         return replace(record, fingerprint=image_fingerprint(pixels)), as_picture(pixels)
     except DataError as error:
         return record, error
+
+
+def misplaced_boxes(record: Record, size: tuple[int, ...]) -> str | None:
+    """Return why the record's boxes are in other places of an image of `size` (width, height), else None."""
+    declared, (width, height) = record.size, size
+    if declared is None or same_shape(declared, (width, height)) or not record.marked("box"):
+        return None
+    turned = ", as if it was turned" if same_shape(declared[::-1], (width, height)) else ""
+    return (
+        f"the data has boxes for an image of {declared[0]} x {declared[1]} pixels, but it is {width} x {height}"
+        f"{turned}; correct `width` and `height` and the boxes"
+    )
 
 
 def _extracted(opened: Iterable[Opened], detector: Detector, batch: int) -> Iterator[Extracted]:

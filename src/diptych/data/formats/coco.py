@@ -12,7 +12,18 @@ from msgspec import Struct
 from diptych.core import Object, Record
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import Once, Skips, image_id_of, key_of_name, named_captions
-from diptych.data.formats.values import Box, Corners, JsonValue, Number, Side, Text, Words, box_of, refuse
+from diptych.data.formats.values import (
+    Box,
+    Corners,
+    JsonValue,
+    Number,
+    Side,
+    Text,
+    Words,
+    box_of,
+    refuse,
+    text_of_id,
+)
 
 LEFT = "annotations of images that were left out"
 CROWDS = "crowds"
@@ -31,11 +42,11 @@ class CocoImage(Struct):
     def size(self) -> tuple[int, int] | None:
         return None if self.width is None or self.height is None else (self.width, self.height)
 
-    def box(self, corners: Corners, where: str) -> Box:
+    def box(self, corners: Corners, where: str, skips: Skips) -> Box:
         """Return [left, top, width, height] in pixels as [x1, y1, x2, y2] in fractions of the image."""
         if self.size is None:
             refuse(where, "a box of an image without size", "the image's `width` and `height`")
-        return box_of(corners, *self.size, where)
+        return box_of(corners, *self.size, where, skips.add)
 
 
 class _Caption(Struct):
@@ -68,12 +79,16 @@ def read_captions(wanted: Wanted, file: Source) -> list[Record]:
     listed, notes = file.json.lists("images", "annotations")
     images = CocoImages(listed, wanted.skips)
     captions: dict[int, list[tuple[str, Any]]] = {number: [] for number in images.by_id}
+    ids = set[Any]()
 
     def take(note: _Caption, value: JsonValue) -> None:
         if (image := images.of(note.image_id, value)) is None:
             return
         if words := note.caption.strip():
             captions[image.id].append((words, note.id))
+            if (number := text_of_id(note.id)) is not None and number in ids:
+                wanted.skips.add("caption ids that occur twice (both captions are kept)", value.where("id"))
+            ids.add(number)
         else:
             wanted.skips.add("empty captions", value.where())
 
@@ -89,7 +104,12 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
     listed, notes, categories = file.json.lists("images", "annotations", "categories")
     skips, once, kinds = wanted.skips, Once("annotation id"), dict[int, str]()
     images = CocoImages(listed, skips)
-    skips.each(categories, _Category, lambda kind, _: kinds.setdefault(kind.id, kind.name))
+
+    def name(kind: _Category, value: JsonValue) -> None:
+        if (earlier := kinds.setdefault(kind.id, kind.name)) != kind.name:
+            value.refuse(f"{kind.id} for {kind.name!r}", f"an id of its own, as {earlier!r} has this one", "id")
+
+    skips.each(categories, _Category, name)
     objects: dict[int, list[Object]] = {number: [] for number in images.by_id}
 
     def take(note: _Instance, value: JsonValue) -> None:
@@ -101,7 +121,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
             if note.iscrowd and not wanted.crowds:
                 skips.add(CROWDS, value.where())
                 return
-            box = image.box(note.bbox, value.where("bbox"))
+            box = image.box(note.bbox, value.where("bbox"), skips)
             objects[image.id].append(Object(kinds[note.category_id], box, note.attributes, note.visible))
 
     def fields(image: CocoImage) -> dict[str, Any]:
@@ -130,7 +150,7 @@ class CocoImages:
 
         def take(image: CocoImage, value: JsonValue) -> None:
             with once.of(image.id, where := value.where()):
-                once_name.check(image.file_name, where)
+                once_name.check(os.path.normpath(image.file_name), where)
             self.by_id[image.id], self.places[image.id] = image, where
 
         skips.each(listed, CocoImage, take)

@@ -16,6 +16,7 @@ from diptych.data.formats.values import LOOKED_AT, JsonValue
 from diptych.runtime.errors import DataError
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
+SYNONYMS = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
 JSON = (".json", ".jsonl")
 NEAREST = 2  # number of formats that an error suggests
 LIST_THEM = "all formats: diptych data formats"
@@ -33,6 +34,27 @@ def drawn_split(key: str, seed: int) -> str:
         if place < 0:
             return name
     return "train"
+
+
+def usual_split(name: str) -> str:
+    """Return the usual name of a split, such as val for `Validation `; another name without spaces at its ends."""
+    plain = name.strip()
+    return SYNONYMS.get(plain.lower(), plain.lower() if plain.lower() in SHARES else plain)
+
+
+def with_usual_splits(records: Iterable[Record], skips: Skips) -> list[Record]:
+    """Give splits their usual names, and count the records in `skips`. A split `dev` next to a split `val` is kept."""
+    records = list(records)
+    names = {record.split for record in records}
+    usual = {name: usual_split(name) for name in names}
+    for name, wanted in usual.items():
+        if name.strip().lower() in SYNONYMS and wanted in names:
+            usual[name] = name
+            skips.add(f"two splits of one meaning, {name!r} and {wanted!r} (both kept)", wanted)
+    for record in records:
+        if (wanted := usual[record.split]) != record.split:
+            skips.add(f"pictures of the split {record.split!r} (read as {wanted!r})", record.key)
+    return [r if usual[r.split] == r.split else replace(r, split=usual[r.split]) for r in records]
 
 
 @dataclass(frozen=True)

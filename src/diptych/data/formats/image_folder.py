@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.core import Record
-from diptych.data.formats.format import ByImage, Source, Wanted
+from diptych.data.formats.format import SHARES, ByImage, Source, Wanted, usual_split
 from diptych.data.formats.parsing import Pictures, check_utf8, each_json_line, read_lines
 from diptych.data.formats.values import JsonValue, Words, refuse
 
@@ -16,7 +16,6 @@ NAMES = ("metadata.jsonl", "metadata.csv")  # the first file that exists is read
 CSV = ".csv"
 MOST_LINES = 100  # limit of the lines of a csv row: after an unclosed quote, only the first line is skipped
 CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of these columns is read
-_SPLITS = {"validation": "val", "valid": "val", "dev": "val", "val": "val", "test": "test", "train": "train"}
 
 
 def tables(path: Path) -> list[Path]:
@@ -48,9 +47,13 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     return by_image.records(
         here,
         lambda name, captions, where: here.record(
-            name, where, key=name, split=wanted.split or _SPLITS.get(name.split("/")[0]), captions=captions
+            name, where, key=name, split=wanted.split or _split_of(name.split("/")[0]), captions=captions
         ),
     )
+
+
+def _split_of(folder: str) -> str | None:
+    return split if (split := usual_split(folder)) in SHARES else None
 
 
 def _rows(table: Path, take: Callable[[JsonValue], None]) -> Iterator[Callable[[], None]]:

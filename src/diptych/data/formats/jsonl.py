@@ -21,6 +21,7 @@ Captions that a model generated are in `generated`, as `diptych augment` writes 
 """
 
 import itertools
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -130,10 +131,11 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     """
     reader = _LineReader(wanted.skips, lines.path.parent)
     records, splits, ids, keys = dict[str, Record](), dict[str, str](), dict[str, int](), set[str]()
+    names = dict[str, str]()  # normal form of an image's path -> its form in the first line
 
     def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
-        name = line.image
+        name = names.setdefault(os.path.normpath(line.image), line.image)  # ./a.jpg is a.jpg
         if line.split is UNSET and (close := get_close_matches("split", value.value.keys() - keys, 1, 0.75)):
             wanted.skips.add(f"key {close[0]!r} is not read; did you mean split?", value.where())
         keys.update(value.value)
@@ -235,7 +237,9 @@ class _LineReader:
         if "objects" in value.value:
             count = len(value.read(_Things).objects)
             listed = value.inner("objects")
-            objects = tuple(self.skips.each(listed, _Thing, lambda one, place: _object(one, size, place.where("box"))))
+            objects = tuple(
+                self.skips.each(listed, _Thing, lambda one, place: self._object(one, size, place.where("box")))
+            )
             if len(objects) < count:
                 self.lost.add(record.key)
             if record.objects and record.objects != objects:
@@ -243,9 +247,14 @@ class _LineReader:
             record = replace(record, objects=objects)
         if "expression" in value.value:
             line = value.read(_Pointed)
-            key, box = f"{record.key}/{len(record.expressions)}", values.box_of(line.box, *size, value.where("box"))
+            key = f"{record.key}/{len(record.expressions)}"
+            box = values.box_of(line.box, *size, value.where("box"), self.skips.add)
             record = replace(record, expressions=(*record.expressions, Expression(key, line.expression, box)))
         return record
+
+    def _object(self, thing: _Thing, size: tuple[int, int], where: str) -> Object:
+        box = values.box_of(thing.box, *size, where, self.skips.add)
+        return Object(thing.kind, box, mask=() if thing.outline is UNSET else mask_of(thing.outline, box, *size))
 
     def _with_more(self, record: Record, value: values.JsonValue) -> Record:
         """Add the texts of other tasks from `more`. The image's size is needed only for boxes."""
@@ -258,7 +267,7 @@ class _LineReader:
 
             def item(one: _Item, place: values.JsonValue, keys: Iterator[str] = keys, name: str = name) -> TaskItem:
                 size = self._size(record, value) if one.boxes else (1, 1)
-                boxes = tuple(values.box_of(box, *size, place.where("boxes")) for box in one.boxes)
+                boxes = tuple(values.box_of(box, *size, place.where("boxes"), self.skips.add) for box in one.boxes)
                 answers = self.skips.filled(place.inner("answers"), "empty answers") if one.answers else ()
                 if name == ENTAILMENT and answers and answers[0].strip().lower() not in LABELS:
                     place.refuse(f"`{answers[0]}`", f"one of {', '.join(LABELS)}", "answers")
@@ -321,8 +330,3 @@ class _LineReader:
             return picture_size(image)
         except DataError as error:
             raise Unreadable(str(error)) from error
-
-
-def _object(thing: _Thing, size: tuple[int, int], where: str) -> Object:
-    box = values.box_of(thing.box, *size, where)
-    return Object(thing.kind, box, mask=() if thing.outline is UNSET else mask_of(thing.outline, box, *size))

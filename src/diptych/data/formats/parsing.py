@@ -143,7 +143,7 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _parse(text: str, where: str, whole: bool) -> JsonValue:
+def parse_value(text: str, where: str, whole: bool = False) -> JsonValue:
     try:
         with uncollected():
             value = _DECODER.decode(text)
@@ -185,7 +185,7 @@ def read_text(path: Path) -> str:
 
 def read_json(path: Path, where: str = "") -> JsonValue:
     """Return the value of a JSON file. Raises DataError; its message calls the file `where`, by default its name."""
-    return _parse(read_text(path), where or path.name, whole=True)
+    return parse_value(read_text(path), where or path.name, whole=True)
 
 
 def read_lines(path: Path) -> list[str]:
@@ -223,12 +223,12 @@ def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> 
 
     def one(line: str, where: str) -> T:
         try:
-            value = _parse(line, where, whole=False)
+            value = parse_value(line, where)
         except DataError as error:
             start = re.match(r'\s*(\{\s*"[^"]*")', line)
             if start is None or (at := line.rfind(start[1])) <= start.start(1):
                 raise
-            taken = take(_parse(line[at:], where, whole=False))
+            taken = take(parse_value(line[at:], where))
             skips.add(BAD, str(error).removesuffix(CORRECT))
             return taken
         return take(value)
@@ -265,10 +265,10 @@ def parsed_line(path: Path, *names: str) -> JsonValue:
     """Return the first JSON line that has all these names (LOOKED_AT lines are read), else the first line."""
     for line in first_lines(path) if names else ():
         with suppress(DataError):
-            value = _parse(line, path.name, whole=False)
+            value = parse_value(line, path.name)
             if isinstance(value.value, dict) and set(names) <= set(value.value):
                 return value
-    return _parse(first_line(path)[0], f"{path.name} line 1", whole=False)
+    return parse_value(first_line(path)[0], f"{path.name} line 1")
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class _Expressions:
             if is_crowd and not self._wanted.crowds:
                 self._wanted.skips.add(CROWDS, value.where())
                 return
-            self._add(image, image.box(corners, value.where("bbox")), value.inner("sentences"))
+            self._add(image, image.box(corners, value.where("bbox"), self._wanted.skips), value.inner("sentences"))
 
     def _check_split(self, number: int, split: str, value: JsonValue) -> None:
         """Remember the first image that is in two splits.

@@ -30,11 +30,20 @@ from diptych.data.formats import (
     vqa2,
     web,
 )
-from diptych.data.formats.format import LIST_THEM, Format, Source, Wanted, drawn_split, not_known, one_of
+from diptych.data.formats.format import (
+    LIST_THEM,
+    Format,
+    Source,
+    Wanted,
+    drawn_split,
+    not_known,
+    one_of,
+    with_usual_splits,
+)
 from diptych.data.formats.parsing import Pictures, Skips, uncollected
 from diptych.runtime.errors import DataError
 from diptych.runtime.plugins import unknown_name
-from diptych.vision.image_files import ENDINGS, find_pictures
+from diptych.vision.image_files import ENDINGS, find_pictures, is_named_image
 
 __all__ = ["FORMATS", "drawn_split", "list_formats", "read"]
 
@@ -52,8 +61,11 @@ def _mined(wanted: Wanted, folder: Source) -> list[Record]:
     return [record for part in parts for record in part]
 
 
-def _pictures(_: Wanted, folder: Source) -> list[Record]:
+def _pictures(wanted: Wanted, folder: Source) -> list[Record]:
     images = find_pictures(folder.path)
+    for path in sorted(folder.path.rglob("*")):
+        if not path.name.startswith(".") and not is_named_image(path.name) and path.is_file():
+            wanted.skips.add(f"files ending in {path.suffix.lower()[:20] or 'nothing'} (not read)", path.name)
     if not images:
         raise DataError(f"no images in {folder.path}; expected some, or a file of a known format; {LIST_THEM}")
     # Bytes of a file name that are not UTF-8 are escaped, because a key must be text.
@@ -159,7 +171,7 @@ def read(
     skips = Skips() if skips is None else skips
     records = _read(Source(path), Wanted(pictures, split, seed, skips), need_pictures)
     skips.check()
-    return records
+    return with_usual_splits(records, skips)
 
 
 def _read(source: Source, wanted: Wanted, need_pictures: bool) -> list[Record]:

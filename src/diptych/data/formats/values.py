@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar
 
@@ -17,6 +17,8 @@ from msgspec import Meta
 
 from diptych.runtime.errors import DataError
 
+BEYOND = 0.2  # boxes that reach further out than this share of the image may be corners, or for another image size
+FEW_PIXELS = 4  # larger images have no box of a single pixel
 LONGEST = 1_000_000  # limit of an image's side in pixels
 _HUGE = 1e15
 HALF = "half a surrogate pair, which is not Unicode"
@@ -153,9 +155,14 @@ def is_true(flag: Flag) -> bool:
     return flag in (True, "True")
 
 
-def box_of(corners: Corners, width: int, height: int, where: str) -> Box:
-    """Convert [left, top, width, height] in pixels to (x1, y1, x2, y2) in fractions of the image, clipped to it."""
+def box_of(corners: Corners, width: int, height: int, where: str, add: Callable[[str, str], None]) -> Box:
+    """Convert [left, top, width, height] in pixels to (x1, y1, x2, y2) in fractions of the image, clipped to it.
+
+    A box that reaches further out than BEYOND of the image's side is counted by `add` (`Skips.add`).
+    """
     left, top, across, down = corners
+    if min(left / width, top / height) < -BEYOND or max((left + across) / width, (top + down) / height) > 1 + BEYOND:
+        add("boxes that reach far out of the image (cut; expected left, top, width, height in pixels)", where)
     return corner_box((left, top, left + across, top + down), width, height, where, corners)
 
 
@@ -164,12 +171,15 @@ def corner_box(
 ) -> Box:
     """Convert [x1, y1, x2, y2] in pixels to fractions of the image, clipped to it.
 
-    A fifth number, a score, is ignored. Raises DataError for a box that is completely outside the image.
+    A fifth number, a score, is ignored. Raises DataError for a box that is completely outside the image, and for a box
+    that seems to be in fractions.
     """
     x1, y1, x2, y2 = corners[:4]
+    numbers = ", ".join(f"{number:g}" for number in shown or corners)
+    if max(corners[:4]) <= 1 < FEW_PIXELS < min(width, height):
+        refuse(where, f"the box [{numbers}], which looks like fractions", f"pixels of the {width} x {height} image")
     box = (max(0.0, x1 / width), max(0.0, y1 / height), min(1.0, x2 / width), min(1.0, y2 / height))
     if box[0] >= box[2] or box[1] >= box[3]:
-        numbers = ", ".join(f"{number:g}" for number in shown or corners)
         refuse(where, f"the box [{numbers}]", f"one that overlaps the {width} x {height} pixels")
     return box
 

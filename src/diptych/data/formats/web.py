@@ -1,20 +1,25 @@
 """Read web images with captions as img2dataset writes them: tars (WebDataset), or folders of files.
 
-Each image has the files KEY.jpg and KEY.txt, in a tar such as 00000.tar or a folder such as 00000/. The path may also
-be a single tar. Conceptual Captions, SBU and LAION are often downloaded with img2dataset.
+Each image has the files KEY.jpg and KEY.txt, in a tar such as 00000.tar or a folder such as 00000/. Without KEY.txt,
+the `caption` in KEY.json is read. The path may also be a single tar. Conceptual Captions, SBU and LAION are often
+downloaded with img2dataset.
 """
 
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
+
 from diptych.core import Record
 from diptych.data.formats.format import Source, Wanted
+from diptych.data.formats.parsing import Skips, parse_value
+from diptych.data.formats.values import Words
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 from diptych.vision.archives import damaged_members, members, read_member, text_keys
 from diptych.vision.image_files import is_named_image
 
-CAPTION = ".txt"
+CAPTION, NOTES = ".txt", ".json"
 TARS = "*.[tT][aA][rR]"
 
 
@@ -39,19 +44,10 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     folder, skips, records = source.path, wanted.skips, []
     tars = [folder] if folder.is_file() else sorted(folder.glob(TARS))
     for shard in tars or sorted(inner for inner in folder.iterdir() if inner.is_dir()):
-        images, captions = dict[str, str](), dict[str, str]()  # key -> file name
-        names = members(shard) if shard.is_file() else sorted(file.name for file in shard.iterdir())
-        damaged = damaged_members(shard) if shard.is_file() else []
-        for name in skips.every([*names, *damaged], partial(_whole, damaged), "file of a shard"):
-            key, _, ending = name.rpartition(".")
-            if f".{ending.lower()}" == CAPTION:
-                captions[key] = name
-            elif is_named_image(name):
-                if key in images:
-                    skips.add("further pictures of one key (the last one is read)", f"{shard / images[key]}")
-                images[key] = name
-
+        images, captions, notes = _named(shard, skips)
         keys = text_keys(images, captions)
+        for key in images.keys() & notes.keys() - keys.keys():
+            keys[key], captions[key] = key, notes[key]
         for key, name in images.items():
             if key not in keys:
                 skips.add("pictures without a caption", f"{shard / name}")
@@ -61,12 +57,31 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
                 full = f"{shard.stem}/{key}"
                 records.append(Record(full, wanted.split_of(full), shard / name, captions=(text,)))
             else:
-                skips.add("empty captions", f"{shard / name}")
+                why = "pictures without a caption" if captions[keys[key]] == notes.get(key) else "empty captions"
+                skips.add(why, f"{shard / name}")
         for key in sorted(captions.keys() - set(keys.values())):
             skips.add("captions without a picture", f"{shard / captions[key]}")
     if not records:
         raise DataError(f"{folder}: found no image with a caption, expected KEY.jpg with KEY.txt in tars or folders")
     return records
+
+
+def _named(shard: Path, skips: Skips) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return the names of the images, captions and notes (.json) in a tar or folder, each by key."""
+    images, captions, notes = dict[str, str](), dict[str, str](), dict[str, str]()
+    names = members(shard) if shard.is_file() else sorted(file.name for file in shard.iterdir())
+    damaged = damaged_members(shard) if shard.is_file() else []
+    for name in skips.every([*names, *damaged], partial(_whole, damaged), "file of a shard"):
+        key, _, ending = name.rpartition(".")
+        if f".{ending.lower()}" == CAPTION:
+            captions[key] = name
+        elif f".{ending.lower()}" == NOTES:
+            notes[key] = name
+        elif is_named_image(name):
+            if key in images:
+                skips.add("further pictures of one key (the last one is read)", f"{shard / images[key]}")
+            images[key] = name
+    return images, captions, notes
 
 
 def _whole(damaged: list[str], name: str) -> str:
@@ -78,6 +93,13 @@ def _whole(damaged: list[str], name: str) -> str:
 def _with_words(shard: Path, one: tuple[str, str, str]) -> tuple[str, str, str]:
     content = read_member(shard, one[2]) if shard.is_file() else bytes_of(shard / one[2])
     try:
-        return one[0], one[1], content.decode("utf-8-sig").strip()
+        text = content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as cut:
         raise DataError(f"{shard / one[2]}: found bytes that are not UTF-8 (at byte {cut.start}); delete it") from None
+    if one[2].lower().endswith(NOTES):  # metadata, whose `caption` is used if there is no .txt
+        text = parse_value(text, str(shard / one[2])).read(_Notes).caption or ""
+    return one[0], one[1], text.strip()
+
+
+class _Notes(Struct):
+    caption: Words | None = None

@@ -35,7 +35,7 @@ from diptych.vision.detectors.weights import write_detector
 from diptych.vision.features.files import FeatureFiles, NoFeatures, open_features, state_of
 from diptych.vision.features.profile import PICTURES, name_of, profile_of
 from diptych.vision.features.raw import Raw, refuse
-from diptych.vision.image_files import picture_size
+from diptych.vision.image_files import picture_size, same_shape
 
 KIND = GIVEN
 NAMES = "classes.txt"
@@ -43,7 +43,6 @@ WHOLE_BOXES = "all, each box the whole picture"  # value of the contract's `sele
 MOST_REGIONS = 10_000
 LARGEST = 65504.0  # largest float16 number, because stores keep float16
 LONGEST = 1_000_000  # pixels
-ALIKE = 0.02  # relative difference up to which two aspect ratios count as the same image, resized
 BEYOND = 0.2  # boxes that reach further out than this share of the image belong to another image size
 ROUNDED = 1e-3  # how far rounding to float16 can lift a probability above 1
 Array = npt.NDArray[Any]
@@ -243,8 +242,7 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
     """
     own = None if raw.size is None else (_side(raw, "width", raw.size[0]), _side(raw, "height", raw.size[1]))
     known = record.size
-    doubted = own is None or own[0] == own[1]  # MMF's extraction script writes the same number for width and height
-    if known is None and doubted and record.image is not None and record.image.is_file():
+    if known is None and record.image is not None and record.image.is_file():
         known = picture_size(record.image)
     if raw.fractions or whole_boxes:
         return known or own or (1, 1)  # the boxes need no size in pixels
@@ -255,10 +253,9 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
         refuse(raw.where, "boxes in pixels without the size of the image", "the size", remedy)
     if known is None or own == known:
         return own
-    ratios = own[0] * known[1], own[1] * known[0]
-    if abs(ratios[0] - ratios[1]) <= ALIKE * max(ratios):
+    if same_shape(own, known):
         return own  # boxes refer to a resized version of the image
-    if own[0] != own[1]:
+    if own[0] != own[1]:  # MMF's extraction script writes the same number for width and height
         wanted = f"features of {record.key!r}, which has {known[0]} x {known[1]}"
         remedy = "check which image the features belong to"
         refuse(raw.where, f"features of an image of {own[0]} x {own[1]} pixels", wanted, remedy)

@@ -1,0 +1,90 @@
+"""What readers once took in silence: splits by other names, files left aside, ids and names that occur twice."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diptych.data.formats import coco
+from diptych.data.formats import table as formats
+from diptych.data.formats.format import Source, Wanted
+from diptych.data.formats.parsing import Skips
+
+IMAGES = [{"id": 7, "file_name": "a.jpg", "width": 100, "height": 50}]
+CAPTIONS = {"images": IMAGES, "annotations": [{"image_id": 7, "id": 1, "caption": "a dog"}]}
+INSTANCES = {"images": IMAGES, "categories": [{"id": 1, "name": "dog"}],
+             "annotations": [{"id": 1, "image_id": 7, "category_id": 1, "bbox": [0, 0, 50, 20]}]}  # fmt: skip
+
+
+def saved(path: Path, value: Any) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+    return path
+
+
+SPELT = {"Train": "train", "training": "train", "TEST": "test", "test ": "test", "validation": "val", "Valid": "val",
+         "dev": "val", "test_rare": "test_rare", " Web ": "Web"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPELT)
+def test_usual_splits_under_other_names(name: str, tmp_path: Path) -> None:
+    """In a line, a manifest, Karpathy's file and rows of Python."""
+    line = json.dumps({"image": "a.png", "captions": ["a dog"], "split": name})
+    karpathy = {"images": [{"filename": "a.png", "split": name, "sentences": [{"raw": "a dog"}]}]}
+    saved(tmp_path / "k.json", karpathy)
+    saved(tmp_path / "m.json", {"split": name, "captions": saved(tmp_path / "c.json", CAPTIONS).name})
+    for number, file in enumerate((saved(tmp_path / "o.jsonl", line), tmp_path / "k.json", tmp_path / "m.json")):
+        skips = Skips()
+        (record, *_) = formats.read(file, need_pictures=False, skips=skips)
+        assert record.split == SPELT[name], number
+        renamed = [what for what in skips.counts if "of the split" in what]
+        assert renamed == ([f"pictures of the split {name!r} (read as {SPELT[name]!r})"] if name != SPELT[name] else [])
+
+
+def test_a_dev_split_next_to_a_val_split_stays_apart(tmp_path: Path) -> None:
+    lines = [{"image": f"{split}.png", "captions": ["a dog"], "split": split} for split in ("val", "dev", "Val")]
+    skips = Skips()
+    file = saved(tmp_path / "o.jsonl", "\n".join(map(json.dumps, lines)))
+    assert [one.split for one in formats.read(file, need_pictures=False, skips=skips)] == ["val", "dev", "val"]
+    assert any(what.startswith("two splits of one meaning, 'dev' and 'val'") for what in skips.counts)
+
+
+def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    for name in ("a.png", "b.avif", "c.HEIC", "d/e.heic", "f", ".hidden"):
+        saved(tmp_path / name, "x")
+    skips = Skips()
+    assert [one.key for one in formats.read(tmp_path, skips=skips)] == ["a.png"]
+    named = {"files ending in .avif (not read)": 1, "files ending in .heic (not read)": 2}
+    assert skips.counts == named | {"files ending in nothing (not read)": 1}
+
+
+def test_ids_that_two_categories_or_captions_share(tmp_path: Path) -> None:
+    file = json.loads(json.dumps(INSTANCES))
+    file["categories"].append({**file["categories"][0], "name": "another"})
+    skips = Skips()
+    coco.read_instances(Wanted(split="train", skips=skips), Source(saved(tmp_path / "i.json", file)))
+    assert skips.counts["invalid entries"] == 1
+    assert "an id of its own" in skips.first["invalid entries"]
+    captions = json.loads(json.dumps(CAPTIONS))
+    captions["annotations"].append(dict(captions["annotations"][0], id=5))
+    captions["annotations"].append(dict(captions["annotations"][0], id=5))
+    coco.read_captions(Wanted(split="train", skips=skips), Source(saved(tmp_path / "c.json", captions)))
+    assert skips.counts["caption ids that occur twice (both captions are kept)"] == 1
+
+
+def test_captions_of_a_tar_in_its_notes_and_names_twice(tmp_path: Path) -> None:
+    """Of img2dataset without .txt; a second file of a name replaces the first, which is counted."""
+    files = [("0.jpg", b"x"), ("0.json", b'{"caption": "a red kite"}'), ("1.jpg", b"x"), ("1.txt", b"one"),
+             ("1.json", b'{"caption": "other"}'), ("1.txt", b"two"), ("2.jpg", b"x"), ("2.json", b"{}")]  # fmt: skip
+    with tarfile.open(tmp_path / "0.tar", "w") as tar:
+        for name, content in files:
+            (member := tarfile.TarInfo(name)).size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    skips = Skips()
+    records = formats.read(tmp_path / "0.tar", skips=skips)
+    assert {one.key: one.captions for one in records} == {"0/0": ("a red kite",), "0/1": ("two",)}
+    assert skips.counts == {"invalid entries": 1, "pictures without a caption": 1}
+    assert "1.txt occurs twice, and the last one is read" in skips.first["invalid entries"]
