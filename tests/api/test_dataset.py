@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from diptych.api.dataset import Dataset
+from diptych.api.model import load
 from diptych.runtime.errors import DataError, RecipeError
 
 TEXTS = ("a red dog", "a blue kite", "two birds")
@@ -117,7 +118,7 @@ def test_regions_are_extracted_once_for_several_runs(
     assert [one.record.key for one in made] == [one.record.key for one in data]
     assert made.source == tmp_path / "store"
     capsys.readouterr()
-    assert data.extract(tmp_path / "store", detector="sample").records == made.records
+    assert data.extract(tmp_path / "store", detector=load("sample")).records == made.records
     assert capsys.readouterr().err.startswith("0 extracted, 3 were there already")
     with pytest.raises(DataError, match=r"rows already has regions, in the store .*store; pass this store"):
         made.extract(tmp_path / "other", detector="sample")

@@ -24,7 +24,7 @@ from diptych.tasks.scores import Score, Scores
 from tests.loading.conftest import CONTRACT, record
 from tests.toy import config
 
-BOXES = "boxes on TIFF images"
+TURNED = "TIFF images that are turned"
 ANSWERS = "answers with capitals"
 SCORED = "right answers with capitals"
 WORDS = "its vocabulary drops accents"
@@ -68,7 +68,8 @@ def named(path: Path, *whats: str) -> None:
 def test_a_store_of_tiffs_with_boxes(tmp_path: Path) -> None:
     thing = Object("dog", (0.1, 0.1, 0.5, 0.5))
     for name, image, objects, whats in (
-        ("boxed", "/p/1.TIFF", (thing,), (BOXES,)), ("bare", "/p/1.tif", (), ()), ("png", "/p/1.png", (thing,), ()),
+        ("boxed", "/p/1.TIFF", (thing,), (TURNED,)), ("bare", "/p/1.tif", (), (TURNED,)),
+        ("png", "/p/1.png", (thing,), ()),
     ):  # fmt: skip
         made = store(tmp_path / name, image, *objects)
         assert json.loads((made / "store.json").read_text())["diptych"] == __version__
@@ -81,7 +82,7 @@ def test_a_store_of_tiffs_with_boxes(tmp_path: Path) -> None:
     assert (finding["severity"], finding["count"]) == ("warning", 1)
     with StoreWriter(tmp_path / "boxed", CONTRACT) as writer:  # goes on with what an older version began
         writer.add(record(2))
-    named(tmp_path / "boxed", BOXES)
+    named(tmp_path / "boxed", TURNED)
 
 
 @pytest.fixture

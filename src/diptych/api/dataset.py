@@ -19,6 +19,7 @@ import torch
 
 from diptych.api.arguments import check_features, check_path, check_type, python_errors
 from diptych.api.images import readable
+from diptych.api.model import Model, detector_folder
 from diptych.core import Question, Record
 from diptych.core.record import WORDED
 from diptych.data.extract.own_data import store_of
@@ -108,23 +109,24 @@ class Dataset(Sequence[Example]):
 
     @python_errors
     def extract(
-        self, out: str | os.PathLike[str], *, detector: str | os.PathLike[str] | None = None,
+        self, out: str | os.PathLike[str], *, detector: str | os.PathLike[str] | Model | None = None,
         features: str | os.PathLike[str] | None = None, skip_bad: bool = False,
     ) -> Dataset:  # fmt: skip
         """Extract the regions of all images to the store `out`, and return the data set with regions.
 
         A second call resumes an interrupted extraction. `finetune`, `pretrain` and `evaluate` read the stored regions.
-        If a data set has no regions, each of their calls extracts the regions again. `detector`: name of a detector, or
-        folder of a detector, model or run. `features`: file or folder of region features, to be used in place of a
-        detector. Raises DataError and RecipeError.
+        If a data set has no regions, each of their calls extracts the regions again. `detector`: name of a detector,
+        folder of a detector, model or run, or a loaded model. `features`: file or folder of region features, to be used
+        in place of a detector. Raises DataError and RecipeError.
         """
         check_path("out", out, "a folder for the store", DataError)
         kinds = (str, os.PathLike, *(() if features is None else (type(None),)))
-        check_type("detector", detector, kinds, "a folder or name of a detector, or features=", RecipeError)
+        chosen = detector_folder(detector)
+        check_type("detector", chosen, kinds, "a folder or name of a detector, or features=", RecipeError)
         check_features(features)
         if self.source is not None:
             raise DataError(f"{self.name} already has regions, in the store {self.source}; pass this store")
-        named, given = (None if one is None else os.fspath(one) for one in (detector, features))
+        named, given = (None if one is None else os.fspath(one) for one in (chosen, features))
         with taken(Path(out), "store"):
             sweep(Path(out))
             files = None if given is None else Path(given)

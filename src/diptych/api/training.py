@@ -10,6 +10,7 @@ from typing import Any
 
 from diptych.api.arguments import check_training, check_type, python_errors
 from diptych.api.job import AnyPath, Data, Options, finetuning, pretraining
+from diptych.api.model import Model, detector_folder
 from diptych.api.run import Run
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.errors import RecipeError
@@ -31,7 +32,7 @@ _registered: set[tuple[str, str]] = set()  # (kind, name) of each entry that `re
 def finetune(
     task: str, data: Data, model: Any = None, *, recipe: str | Recipe | None = None, out: AnyPath | None = None,
     epochs: float | None = None, steps: int | None = None, batch_size: int | None = None, lr: float | None = None,
-    patience: int | None = None, seed: int | None = None, detector: AnyPath | None = None,
+    patience: int | None = None, seed: int | None = None, detector: AnyPath | Model | None = None,
     features: AnyPath | None = None, on_log: OnLog | None = None, settings: Settings = None,
     without_images: bool = False,
 ) -> Run:  # fmt: skip
@@ -67,9 +68,11 @@ def finetune(
             f"from random weights (`diptych recipes {task}` lists them)"
         )
     check_type("without_images", without_images, bool, "True or False", RecipeError)
-    check_training(locals())
+    given = {**locals(), "detector": detector_folder(detector)}
+    check_training(given)
     changed = _assignments(settings, steps, batch_size, lr, patience, seed) + ["data.images=false"] * without_images
-    return finetuning(task, data, model, recipe, _options(out, epochs, changed, detector, features)).run(on_log)
+    options = _options(out, epochs, changed, given["detector"], features)
+    return finetuning(task, data, model, recipe, options).run(on_log)
 
 
 @python_errors
@@ -77,7 +80,7 @@ def finetune(
 def pretrain(
     data: Data | Mapping[str, Data], *, recipe: str | Recipe | Stages, model: Any = None, out: AnyPath | None = None,
     epochs: float | None = None, steps: int | None = None, batch_size: int | None = None, lr: float | None = None,
-    patience: int | None = None, seed: int | None = None, detector: AnyPath | None = None,
+    patience: int | None = None, seed: int | None = None, detector: AnyPath | Model | None = None,
     features: AnyPath | None = None, on_log: OnLog | None = None, settings: Settings = None,
 ) -> Run:  # fmt: skip
     """Pre-train a model on images and captions, and return the run.
@@ -86,9 +89,10 @@ def pretrain(
     set then gets the name of the data set. In a recipe with several stages, `steps` and `epochs` apply to each stage.
     """
     check_type("recipe", recipe, (str, Recipe, Stages), "the name of a recipe, a Recipe or Stages", RecipeError)
-    check_training(locals())
+    given = {**locals(), "detector": detector_folder(detector)}
+    check_training(given)
     changed = _assignments(settings, steps, batch_size, lr, patience, seed)
-    return pretraining(data, recipe, model, _options(out, epochs, changed, detector, features)).run(on_log)
+    return pretraining(data, recipe, model, _options(out, epochs, changed, given["detector"], features)).run(on_log)
 
 
 @python_errors

@@ -37,9 +37,9 @@ def _json(path: Path) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _has_boxed_tiffs(path: Path) -> bool:
+def _has_tiffs(path: Path) -> bool:
     records = iterate(Store(path)) if (path / INDEX).is_file() else ()
-    return any(str(one.image).lower().endswith((".tif", ".tiff")) and one.marked("box") for one in records)
+    return any(str(one.image).lower().endswith((".tif", ".tiff")) for one in records)
 
 
 def _strips(path: Path) -> bool:
@@ -58,7 +58,7 @@ def _scores(task: str) -> Callable[[Path], bool]:
 
 
 FAULTS = (
-    Fault("boxes on TIFF images that are turned are in wrong places", "0.1.0", _has_boxed_tiffs,
+    Fault("TIFF images that are turned have boxes in wrong places, or are torn if they are grey", "0.1.0", _has_tiffs,
           "diptych extract DATA --out STORE --detector ..."),
     Fault("answers with capitals, signs or articles were never right where all people agree", "0.1.0",
           lambda path: (path / "answers.json").is_file(), "diptych finetune vqa --data STORE --model MODEL --out RUN"),
