@@ -84,6 +84,8 @@ COPY = '<img src="/k.jpg" alt="a kite" width="520" height="400">'
         f"<template><p>b</p><template>{COPY}</template></template>",
         f"<template><noscript>{KITE}</noscript></template>",
         f"<TEMPLATE>{COPY}</TEMPLATE>",
+        f"<noscript><p>b</p>{KITE}</noscript>",
+        f'<template><base href="/z/"><title>Z</title>{COPY.replace("/k", "../k")}</template>',
     ],
 )
 def test_images_that_the_parser_does_not_list_are_found(body: str) -> None:
@@ -92,6 +94,7 @@ def test_images_that_the_parser_does_not_list_are_found(body: str) -> None:
     assert kite["address"] == "http://a.test/k.jpg"
     assert {"article", "figure"} <= set(kite["features"])
     assert kite["texts"][0]["text"] == "A red kite flies."
+    assert found.title == "Kites"
 
 
 def test_a_template_of_a_slider_has_images_of_its_own() -> None:
@@ -111,6 +114,8 @@ LARGER = (
     "data-large-file", "data-hi-res-src", "data-original-src", "data-zoom", "data-full", "data-large", "data-hires",
     "data-old-hires", "data-a-hires", "data-magnify-src", "data-src-retina", "data-at2x", "data-orig-src", "zoomfile",
     "data-image-src", "data-full-size", "data-src-large", "data-highres", "data-full-image", "data-real-src",
+    "data-image-large-src", "data-full-size-image-url", "data-large-img-url", "data-zoom-img", "data-zoomsrc",
+    "data-fullsrc", "data-srclarge", "data-hd-src", "data-big", "data-rjs", "data-imgsrc", "data-img-url", "data-raw",
 )  # fmt: skip
 
 
@@ -121,6 +126,19 @@ def test_the_larger_file_of_a_script_is_read(name: str) -> None:
             assert absolute(BASE, sources({"src": small, name: large})) == absolute(BASE, large)
     for value in ("true", "1.5", "2", "", "zoom-in"):
         assert sources({"src": "/k.jpg", name: value}) == "/k.jpg"
+
+
+@pytest.mark.parametrize("name", ["data-original-filename", "data-full-caption", "data-zoom-title", "data-large-thumb"])
+def test_names_of_texts_and_small_files_are_passed_over(name: str) -> None:
+    assert sources({"src": "/k.jpg", name: "boat.jpg"}) == "/k.jpg"
+    assert sources({"src": "/k.jpg", "data-full-url": "/photo/5", "data-zoom": "/a.jpg.html"}) == "/k.jpg"
+
+
+def test_any_attribute_may_have_the_file_that_a_placeholder_waits_for() -> None:
+    for value in ("k.jpg", "k.webp?v=1", "\\k.png", "s.jpg 90w, k.jpg 900w", "s.jpg 1x, k.jpg 2x"):
+        for name in ("data-x", "data-src", "nitro-lazy-src", "data-td"):
+            assert "k." in sources({"src": "/blank.gif", name: value})[:6]
+    assert sources({"src": "/blank.gif", "data-x": "k.jpg of a kite", "aria-label": "k.jpg"}) == "/blank.gif"
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,6 @@ LAZY = (
     "data-flickity-lazyload", "data-lazy-original", "data-actualsrc", "data-echo", "data-image", "data-high-res-src",
     "data-original-src", "data-interchange",
 )  # fmt: skip
-LARGE = (  # used by scripts that zoom, and by galleries and shops, for a larger file of the same image
-    "data-large_image", "data-zoom-image", "data-zoom-src", "data-zoom-url", "data-zoom", "data-zoomsrc",
-    "data-full-url", "data-full-image", "data-full-img", "data-full-size", "data-fullsize", "data-fullsrc", "data-full",
-    "data-fullres", "data-full-res", "data-large-image", "data-large-img", "data-large-src", "data-large-url",
-    "data-large", "data-src-large", "data-src-full", "data-src-zoom", "data-src-retina", "data-src-original",
-    "data-old-hires", "data-a-hires", "data-hi-res", "data-highres", "data-high-res", "data-hires-src", "data-hd",
-    "data-hd-src", "data-orig", "data-orig-src", "data-original-image", "data-original-url", "data-originalsrc",
-    "data-magnify-src", "data-magnify-image", "data-big", "data-big-src", "data-xlarge", "data-retina", "data-at2x",
-    "data-rjs", "data-raw-src", "data-real-src", "data-image-src", "data-image-url", "data-imgsrc", "data-img-url",
-    "data-lightbox-src", "data-photo", "zoomfile",
-)  # fmt: skip
 LAZY_SETS = ("data-srcset", "data-lazy-srcset", "data-ezsrcset", "data-cfsrcset", "data-flickity-lazyload-srcset")
 _NOTHING = re.compile(
     r"\s*(?:(?:data|about|blob|cid|javascript):|[{\[$<#]|"
@@ -38,18 +27,27 @@ _IN_JSON = re.compile(r'"src"\s*:\s*"([^"]+)"')
 _PICTURE = re.compile(r"\.(?:jpe?g|jfif|png|webp|gif|avif|bmp|tiff?)(?:[?#:!@/]|\Z)", re.I)
 _LINK = re.compile(r"(?:^|[/.?&])(?:sharer?|intent|tweet|pin|permalink)(?=[/?.=-]|\Z)|\.html?(?:[?#]|\Z)", re.I)
 _OTHER = re.compile(  # names of attributes that do not have the image's URL
-    r"share|pin|thumb|small|low|tiny|preview|holder|href|fallback|error|^on|^src$|(?:^|-)(?:alt|title|name|style)$"
+    r"share|pin|thumb|small|low|tiny|preview|holder|href|fallback|error|^on|^src$|(?:^|-)(?:alt|title|name|style)$|"
+    r"file-?name|caption|label|desc|(?:^|-)(?:text|html)|^(?:id|class|usemap)$"
 )
+_LARGER = re.compile(  # names that zooms, galleries and shops use for a larger file of the same image
+    r"data-(?:.*[-_])?(?:(?:(?:src|img|image)-?)?(?:zoom|full|x?large|big|hi(?:gh)?[-_]?res|orig|magnif|retina|hd|real|raw)|"
+    r"at2x|rjs|photo|ima?ge?[-_]?(?:src|url))|zoomfile\Z"
+)
+_OF_HTML = frozenset("src srcset alt class width height loading id style title decoding sizes border itemprop".split())  # noqa: SIM905
 _MAYBE = re.compile(r"data-.*(?:src|url|img|image|orig|lazy|full|large|zoom|hi(?:gh)?-?res|retina|photo|defer)")
-_PATH = re.compile(r"\s*[^\s{\[<(/\\]*[/\\]")
+_LIKE_SET = re.compile(r"\s*+\S++\s++\d+(?:\.\d+)?[wx](?:\s*,|\s*\Z)")
+_MAYBE_URL = re.compile(  # a path, a file, or several of them as in a srcset
+    r"\s*[^\s{\[<(/\\]*[/\\]|\s*[^\s{\[<(]{1,300}\.(?:jpe?g|png|webp|gif|avif)(?:\?\S*)?(?:\s*\Z|\s+\d+[wx]\s*,)", re.I
+)
 _PREVIEW = re.compile(
     r"[/_.?&=-](?:(?<=\.)(?:gif|svg)(?:[?#]|\Z)|(?:w|width|q)=\d\d?(?!\d)|(?:blank|spacer|place-?holder|loading|lazy|dummy|"
     r"transparent|pixel|gr[ae]y|1x1|empty|tiny|preview|lqip|blur(?:red)?|low-?(?:res|quality)?)(?![a-z0-9])[^/]*\Z)"
 )
-_RANKS = {name: rank for rank, name in enumerate(("srcset", *LAZY_SETS, *LAZY, *LARGE))}
+_RANKS = {name: rank for rank, name in enumerate(("srcset", *LAZY_SETS, *LAZY))}
 _SOURCES = frozenset(_RANKS)
 _RESIZED = frozenset({"data-widths", "data-sizes"})  # the tag of an image whose size a script chooses
-_SURE = frozenset({"srcset", *LAZY_SETS, *LAZY}) - {"data-url", "data-image", "data-lazy"}  # these may also be links
+_SURE = _SOURCES - {"data-url", "data-image", "data-lazy"}  # these names may also be links, ids or switches
 # A template, which a script fills: {width}, as in lazysizes' RIaS plugin, or the syntax of other engines.
 _TEMPLATE = re.compile(r"(?:\{|%7b)(?:\s|%20)*+([a-z_][\w.]{0,30})(?:\s|%20)*+(?:\}|%7d)", re.I)
 _ENGINE = re.compile(r"\{[{%]|\$\{|<%|%7b%7b|\$%7b", re.I)
@@ -223,13 +221,18 @@ def sources(
     source = cleaned(attributes.get("src") or "")
     if ("{" in source or "%7" in source) and not _RESIZED.isdisjoint(known):
         source = filled(source, known)
-    for name in sorted(_SOURCES.intersection(attributes), key=_RANKS.__getitem__):
+    lazy = _SOURCES.intersection(attributes)
+    for name in lazy and sorted(lazy, key=_RANKS.__getitem__):
         if (value := attributes.get(name)) and (address := _address(name, filled(value, known), source)):
             return address
-    if not is_nothing(source) and not is_preview(source):
+    shown = not is_nothing(source) and not is_preview(source)
+    if shown and _OF_HTML.issuperset(attributes):
         return source
-    others = [(name, filled(value, known)) for name, value in attributes.items() if value and not _OTHER.search(name)]
-    late = [_address(name, value, "/") for name, value in others if _MAYBE.match(name) or _PATH.match(value)]
+    names = [one for one in attributes if not shown or _LARGER.match(one)]
+    others = [(one, filled(value, known)) for one in names if (value := attributes[one]) and not _OTHER.search(one)]
+    if shown:
+        return next(filter(None, (_address(*one, "/") for one in others)), source)
+    late = [_address(*one, "/") for one in others if _MAYBE.match(one[0]) or _MAYBE_URL.match(one[1])]
     late += [sources(one, options=attributes) for one in of_sources]
     real = [one for one in late if not is_nothing(one)]
     return min(real, key=lambda one: ".avif" in one, default=source)  # AVIF cannot be read
@@ -241,7 +244,7 @@ def _address(name: str, value: str, source: str) -> str:
     The result is empty if the attribute has no URL. It is also empty if the URL may be a link, while `source`, the
     tag's src, may be the image.
     """
-    value = (largest(value) or "") if "set" in name else value.strip()
+    value = (largest(value) or "") if "set" in name or _LIKE_SET.match(value) else value.strip()
     if value[:1] in ("{", "["):
         value = value[:LONGEST].replace("\\/", "/")
         inner = next(iter(_IN_JSON.findall(value)), "")

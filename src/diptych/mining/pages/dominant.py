@@ -209,6 +209,8 @@ def merged(copies: list[Features]) -> Features:
 
 def pixels(value: str | None) -> int | None:
     """Return an attribute's number of pixels by HTML's rule for dimensions; None for per cent or no number."""
+    if value and len(value) < 7 and value.isascii() and value.isdigit():
+        return int(value)
     match = _DIMENSION.match(value) if value else None
     return int(match[1]) if match and not match[2] else None
 

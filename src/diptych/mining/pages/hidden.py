@@ -9,6 +9,7 @@ from diptych.mining.pages.candidates import FOLDS, source_of
 
 SELECTOR = ", ".join(sorted(FOLDS))
 LEVELS = 3  # a <template> may contain a <noscript>, which may be escaped
+_OF_PAGE = "base, meta, link, title, script"  # these have no effect in a <template>
 _IMAGE = re.compile("(?:<|&lt;)img", re.I)
 MOST = 200  # limit of such tags per page
 LETTERS = 100_000  # characters that are read of each
@@ -30,10 +31,8 @@ def _markup(node: Any) -> str:
     if node.tag == "template":
         markup = (node.html or "") if node.first_child is None else ""
         markup = "<div" + markup.removeprefix("<template") if markup else ""
-    elif any(one.tag not in ("-text", "-comment", "_comment") for one in _children(node)):
-        return ""
     else:
-        markup = node.text(deep=True)
+        markup = node.text(deep=True) if node.first_child is not None and node.css_first("img") is None else ""
         if "&lt;" in markup:  # escaped twice
             markup = markup.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")
     markup = markup[:LETTERS]
@@ -49,6 +48,9 @@ def _unfold(node: Any, markup: str, levels: int) -> bool:
     if not any(source_of(one) for one in body.css("img")):
         return False
     for old in _children(node):
+        if old.tag == "-text":
+            old.decompose()
+    for old in body.css(_OF_PAGE):
         old.decompose()
     for new in _children(body):
         node.insert_child(new)
