@@ -24,8 +24,8 @@ TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 # one, an id twice among entries, regions written while the next are read (50, Y and R), texts, numbers, models and
 # columns refused that were taken in silence, a time left in days, a tar by its path, labels
 # of questions in the demo (54, P and Y), regions extracted once from Python, values shown that typer refuses (39, P),
-# the next image's h5 arrays requested ahead (17, R), hidden images of pages (144, hm).
-MOST_LINES = 42_346
+# the next image's h5 arrays requested ahead (17, R), hidden images of pages (145, hm).
+MOST_LINES = 42_347
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:

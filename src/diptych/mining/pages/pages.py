@@ -232,15 +232,16 @@ def _parts(
     base = ""
     folds: list[Any] = []
     for node in tree.css(_PARTS):
-        if node.tag == "meta":
+        tag = node.tag
+        if tag == "meta":
             name = (node.attributes.get("name") or "").strip().lower()
             if len(metas) < MOST_METAS or name in _OPT_OUTS:
                 metas.append(node.attributes)
-        elif node.tag == "base":
+        elif tag == "base":
             base = base or addresses.absolute(address, node.attributes.get("href") or "")
-        elif node.tag in ("img", "amp-img") or candidates.has_background(node):
+        elif tag in ("img", "amp-img") or candidates.has_background(node):
             pictures.append(node)
-        elif node.tag in candidates.FOLDS:
+        elif tag in candidates.FOLDS:
             folds.append(node)
         else:
             telling.append(node)
