@@ -25,8 +25,9 @@ TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 # columns refused that were taken in silence, a time left in days, a tar by its path, labels
 # of questions in the demo (54, P and Y), regions extracted once from Python, values shown that typer refuses (39, P),
 # the next image's h5 arrays requested ahead (17, R), boxes and sizes that disagree, splits by other names, files and
-# ids that were lost in silence, other forms of one character, turned and white-is-zero TIFFs (142, Y).
-MOST_LINES = 42_344
+# ids that were lost in silence, other forms of one character, turned and white-is-zero TIFFs (142, Y), images of pages
+# that scripts fill or unfold (145, Y), a loaded model as a detector (7, P).
+MOST_LINES = 42_498
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:

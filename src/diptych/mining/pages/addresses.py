@@ -1,10 +1,12 @@
 """URLs of pages and images: check and normalise them, and find the URL of an image among a tag's attributes."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 LONGEST = 2_000
+LONGEST_SET = 20_000  # characters that are read of a srcset
 LAZY = (
     "data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-hi-res-src", "data-img-src",
     "data-lazyload", "data-cfsrc", "data-ezsrc", "data-hires", "data-orig-file", "data-large-file", "data-full-src",
@@ -13,7 +15,9 @@ LAZY = (
 )  # fmt: skip
 LAZY_SETS = ("data-srcset", "data-lazy-srcset", "data-ezsrcset", "data-cfsrcset", "data-flickity-lazyload-srcset")
 _NOTHING = re.compile(
-    r"\s*(?:(?:data|about|blob|cid|javascript):|[{\[$<#]|(?:null|undefined|none|nan|true|false|\d{0,12})\s*\Z)", re.I
+    r"\s*(?:(?:data|about|blob|cid|javascript):|[{\[$<#]|"
+    r"(?:null|undefined|none|nan|true|false|[-+]?\d{0,12}(?:\.\d{0,9})?)\s*\Z)",
+    re.I,
 )
 _ENDINGS = frozenset("jpg jpeg jfif png gif webp avif bmp tif tiff svg".split())  # noqa: SIM905
 UNSIZED = 1_000  # assumed width in pixels if the URL has no size
@@ -23,16 +27,38 @@ _IN_JSON = re.compile(r'"src"\s*:\s*"([^"]+)"')
 _PICTURE = re.compile(r"\.(?:jpe?g|jfif|png|webp|gif|avif|bmp|tiff?)(?:[?#:!@/]|\Z)", re.I)
 _LINK = re.compile(r"(?:^|[/.?&])(?:sharer?|intent|tweet|pin|permalink)(?=[/?.=-]|\Z)|\.html?(?:[?#]|\Z)", re.I)
 _OTHER = re.compile(  # names of attributes that do not have the image's URL
-    r"share|pin|thumb|small|low|tiny|preview|holder|href|fallback|error|^on|^src$|(?:^|-)(?:alt|title|name|style)$"
+    r"share|pin|thumb|small|low|tiny|preview|holder|href|fallback|error|^on|^src$|(?:^|-)(?:alt|title|name|style)$|"
+    r"file-?name|caption|label|desc|(?:^|-)(?:text|html)|^(?:id|class|usemap)$"
 )
-_MAYBE = re.compile(r"data-.*(?:src|url|img|image|orig|lazy)")
-_PATH = re.compile(r"\s*[^\s{\[<(]*/")
+_LARGER = re.compile(  # names that zooms, galleries and shops use for a larger file of the same image
+    r"data-(?:.*[-_])?(?:(?:(?:src|img|image)-?)?(?:zoom|full|x?large|big|hi(?:gh)?[-_]?res|orig|magnif|retina|hd|real|raw)|"
+    r"at2x|rjs|photo|ima?ge?[-_]?(?:src|url))|zoomfile\Z"
+)
+_OF_HTML = frozenset("src srcset alt class width height loading id style title decoding sizes border itemprop".split())  # noqa: SIM905
+_MAYBE = re.compile(r"data-.*(?:src|url|img|image|orig|lazy|full|large|zoom|hi(?:gh)?-?res|retina|photo|defer)")
+_LIKE_SET = re.compile(r"\s*+\S++\s++\d+(?:\.\d+)?[wx](?:\s*,|\s*\Z)")
+_MAYBE_URL = re.compile(  # a path, a file, or several of them as in a srcset
+    r"\s*[^\s{\[<(/\\]*[/\\]|\s*[^\s{\[<(]{1,300}\.(?:jpe?g|png|webp|gif|avif)(?:\?\S*)?(?:\s*\Z|\s+\d+[wx]\s*,)", re.I
+)
 _PREVIEW = re.compile(
     r"[/_.?&=-](?:(?<=\.)(?:gif|svg)(?:[?#]|\Z)|(?:w|width|q)=\d\d?(?!\d)|(?:blank|spacer|place-?holder|loading|lazy|dummy|"
     r"transparent|pixel|gr[ae]y|1x1|empty|tiny|preview|lqip|blur(?:red)?|low-?(?:res|quality)?)(?![a-z0-9])[^/]*\Z)"
 )
-_SOURCES = frozenset({"srcset", *LAZY_SETS, *LAZY})
+_RANKS = {name: rank for rank, name in enumerate(("srcset", *LAZY_SETS, *LAZY))}
+_SOURCES = frozenset(_RANKS)
+_RESIZED = frozenset({"data-widths", "data-sizes"})  # the tag of an image whose size a script chooses
 _SURE = _SOURCES - {"data-url", "data-image", "data-lazy"}  # these names may also be links, ids or switches
+# A template, which a script fills: {width}, as in lazysizes' RIaS plugin, or the syntax of other engines.
+_TEMPLATE = re.compile(r"(?:\{|%7b)(?:\s|%20)*+([a-z_][\w.]{0,30})(?:\s|%20)*+(?:\}|%7d)", re.I)
+_ENGINE = re.compile(r"\{[{%]|\$\{|<%|%7b%7b|\$%7b", re.I)
+WIDEST = 5_000  # limit of the widths of a template, in pixels
+RIAS_WIDTH = 3_024  # the largest of the widths that RIaS uses if `data-widths` is missing
+_RATIO = re.compile(r"\s*(\d{1,5}(?:\.\d{1,9})?)\s*(?:[/:]\s*(\d{1,5}(?:\.\d{1,9})?)\s*)?")
+_WIDTHS_OF = re.compile(r"(?<![\d.])\d{1,6}(?!\d)")
+_SCALAR = re.compile(r"(?!true\Z|false\Z)[\w.,:=+-]{1,60}")
+_CONTROLS = "".join(map(chr, range(33)))  # browsers remove these at both ends of a URL
+_BREAKS = dict.fromkeys((9, 10, 13))
+_SLASHES = re.compile(r"(https?:|)//+", re.I)
 LETTERS = 100  # last characters of a file's name that are read: searching a size takes quadratic time
 DISTINCT = 12  # a file's name of this length or more identifies an image on a page
 _SAFE = "%/:=&?~#+!$,;'@()*[]"
@@ -81,7 +107,7 @@ def usable(address: str) -> bool:
 
 def absolute(base: str, address: str) -> str:
     """Return the absolute URL in ASCII, without its fragment. A URL that cannot be parsed is returned unchanged."""
-    address = address.strip()
+    address = cleaned(address)
     if len(address) > LONGEST or address[:5].lower() == "data:":
         return address[: LONGEST + 1]
     rooted = _PLAIN.match(base) if address[:1] == "/" else None
@@ -101,6 +127,58 @@ def absolute(base: str, address: str) -> str:
     return quote(joined.encode("utf-8", "replace"), safe=_SAFE)
 
 
+def cleaned(address: str) -> str:
+    """Return a URL as browsers read it: slashes for backslashes, no line breaks, no spaces at its ends.
+
+    JSON and data URIs are only stripped.
+    """
+    address = address.strip()
+    if (address.isprintable() and "\\" not in address and "///" not in address[:9]) or address[:1] in ("{", "["):
+        return address
+    address = address.strip(_CONTROLS).translate(_BREAKS)
+    if address[:5].lower() == "data:":
+        return address
+    path = re.split(r"[?#]", address, maxsplit=1)[0]
+    rest = address[len(path) :]
+    path = path.replace("\\", "/")
+    start = _SLASHES.match(path)
+    return (f"{start[1]}//{path[start.end() :]}" if start else path) + rest
+
+
+def filled(value: str, attributes: Mapping[str, str | None]) -> str:
+    """Return the value of an attribute after filling its templates, such as {width}, as RIaS does.
+
+    `attributes`: the tag's attributes. A template remains if its value is not known.
+    """
+    if ("{" not in value and "%7" not in value) or _ENGINE.search(value := value[:LONGEST_SET]):
+        return value
+    width = _width_for(attributes)
+
+    def replacement(match: re.Match[str]) -> str:
+        name = match[1].lower()
+        if name == "width":
+            mapped = (attributes.get("data-widthmap") or "")[:LONGEST]
+            alias = re.search(rf'(?<!\d){width}"?\s*:\s*"([\w.-]+)"', mapped)
+            return alias[1] if alias else str(width)
+        sides = _RATIO.fullmatch(attributes.get("data-aspectratio") or attributes.get("data-aspect-ratio") or "")
+        if name == "height" and sides and float(sides[1]) and float(sides[2] or 1):
+            return str(round(width * float(sides[2] or 1) / float(sides[1])))
+        value = _SCALAR.fullmatch((attributes.get(f"data-{name}") or "").strip())
+        return value[0] if value else match[0]
+
+    if any(one[1].lower() == "width" for one in _TEMPLATE.finditer(value)):
+        value = f"{attributes.get('data-prefix') or ''}{value.strip()}{attributes.get('data-postfix') or ''}"
+    return _TEMPLATE.sub(replacement, value[:LONGEST_SET])
+
+
+def _width_for(attributes: Mapping[str, str | None]) -> int:
+    """Return the largest of a tag's `data-widths` up to WIDEST, else its `data-width`, else RIAS_WIDTH."""
+    widths = [int(one) for one in _WIDTHS_OF.findall((attributes.get("data-widths") or "")[:LONGEST])]
+    own = _WIDTHS_OF.fullmatch((attributes.get("data-width") or "").strip())
+    least = min(filter(None, widths), default=int(own[0]) if own else 0)
+    return max((one for one in widths if one <= WIDEST), default=least) or RIAS_WIDTH
+
+
 def host_of(address: str) -> str:
     """Return the host (and port, if given) in lower case; empty for URLs without a host."""
     try:
@@ -114,7 +192,7 @@ def host_of(address: str) -> str:
 def largest(srcset: str) -> str | None:
     """Return the URL with the greatest width or density in a srcset; None if there is no URL."""
     best, most, at = None, -1.0, 0
-    srcset = srcset[:20_000]
+    srcset = srcset[:LONGEST_SET]
     for _ in range(64):
         match = _IN_SET.match(srcset, at)
         if match is None:
@@ -128,22 +206,35 @@ def largest(srcset: str) -> str | None:
     return best
 
 
-def sources(attributes: dict[str, str | None], of_sources: Iterable[dict[str, str | None]] = ()) -> str:
+def sources(
+    attributes: dict[str, str | None], of_sources: Iterable[dict[str, str | None]] = (),
+    options: Mapping[str, str | None] = MappingProxyType({}),
+) -> str:  # fmt: skip
     """Return the URL of an image from the attributes of its tag.
 
-    `of_sources`: attributes of each <source> of its <picture>. The attributes are tried in this order: srcset (its
-    largest image), attributes for lazy loading such as data-src, src, and <source>. A src that may be the image is
-    preferred to a lazy attribute that may be a link. A <source> is preferred to a src that looks like a placeholder.
+    `of_sources`: attributes of each <source> of its <picture>. `options`: the attributes of the <img>, if the tag is
+    such a <source>. The attributes are tried in this order: srcset (its largest image), attributes for lazy loading
+    such as data-src, src, and <source>. A src that may be the image is preferred to a lazy attribute that may be a
+    link. A <source> is preferred to a src that looks like a placeholder.
     """
-    source = (attributes.get("src") or "").strip()
-    for name in _SOURCES.intersection(attributes) and ("srcset", *LAZY_SETS, *LAZY):
-        if (value := attributes.get(name)) and (address := _address(name, value, source)):
+    known = {**options, **attributes} if options else attributes
+    source = cleaned(attributes.get("src") or "")
+    if ("{" in source or "%7" in source) and not _RESIZED.isdisjoint(known):
+        source = filled(source, known)
+    lazy = _SOURCES.intersection(attributes)
+    for name in lazy and sorted(lazy, key=_RANKS.__getitem__):
+        if (value := attributes.get(name)) and (address := _address(name, filled(value, known), source)):
             return address
-    if not is_nothing(source) and not is_preview(source):
+    shown = not is_nothing(source) and not is_preview(source)
+    if shown and _OF_HTML.issuperset(attributes):
         return source
-    others = [(name, value) for name, value in attributes.items() if value and not _OTHER.search(name)]
-    late = [_address(name, value, "/") for name, value in others if _MAYBE.match(name) or _PATH.match(value)]
-    real = [one for one in (*late, *map(sources, of_sources)) if not is_nothing(one)]
+    names = [one for one in attributes if not shown or _LARGER.match(one)]
+    others = [(one, filled(value, known)) for one in names if (value := attributes[one]) and not _OTHER.search(one)]
+    if shown:
+        return next(filter(None, (_address(*one, "/") for one in others)), source)
+    late = [_address(*one, "/") for one in others if _MAYBE.match(one[0]) or _MAYBE_URL.match(one[1])]
+    late += [sources(one, options=attributes) for one in of_sources]
+    real = [one for one in late if not is_nothing(one)]
     return min(real, key=lambda one: ".avif" in one, default=source)  # AVIF cannot be read
 
 
@@ -153,12 +244,13 @@ def _address(name: str, value: str, source: str) -> str:
     The result is empty if the attribute has no URL. It is also empty if the URL may be a link, while `source`, the
     tag's src, may be the image.
     """
-    value = (largest(value) or "") if "set" in name else value.strip()
+    value = (largest(value) or "") if "set" in name or _LIKE_SET.match(value) else value.strip()
     if value[:1] in ("{", "["):
         value = value[:LONGEST].replace("\\/", "/")
         inner = next(iter(_IN_JSON.findall(value)), "")
         listed = [*_LISTED.findall(value)[::-1], *_STRINGS.findall(value)]  # the last entry is the largest
         value = max(filter(_PICTURE.search, listed), key=width_of, default=inner)
+    value = cleaned(value)
     if is_nothing(value) or _PICTURE.search(value):
         return "" if is_nothing(value) else value
     sure = name in _SURE or is_nothing(source) or is_preview(source)
@@ -167,6 +259,9 @@ def _address(name: str, value: str, source: str) -> str:
 
 def is_nothing(address: str) -> bool:
     """Return True if a value cannot be an image's URL: empty, `null`, `#`, a number, a template or a data URI."""
+    if "{" in address or "%7" in address or "<%" in address:
+        start = address[:LONGEST]
+        return any(one.search(start) for one in (_TEMPLATE, _ENGINE)) or _NOTHING.match(address) is not None
     return _NOTHING.match(address) is not None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diptych.mining.pages import addresses
-from diptych.mining.pages.dominant import Ancestors, Features, features, mark_lists, merged
+from diptych.mining.pages.dominant import Ancestors, Features, features, mark_lists, merged, pixels
 
 Meta = dict[str, str | None]
 
@@ -18,6 +18,8 @@ MANY = 3  # `itemprop` is ignored if at least this number of images have it
 MOST_EMPTY = 8  # limit of tags without text between an image and its <noscript>
 CLIMB = 2  # number of ancestors of an image next to which a copy is searched
 _BACKGROUND = re.compile(r"url\(\s*[\"']?([^\"')]{1,2000})", re.I)
+_CSS_ESCAPE = re.compile(r"\\(?:([0-9a-f]{1,6})\s?|([^\n]))", re.I)
+FOLDS = frozenset({"noscript", "template"})  # tags that may hold a copy of the image before them
 _BACKGROUNDS = ("data-bg", "data-background", "data-background-image", "data-bg-image")
 BACKGROUNDS = ", ".join(['[style*="url("]', *(f"[{name}]" for name in _BACKGROUNDS)])
 _OF_SITE = re.compile(
@@ -130,7 +132,9 @@ def source_of(node: Any) -> str:
     else:
         style = (attributes.get("style") or "")[:4_000]
         address = style if "url(" in style else next(filter(None, map(attributes.get, _BACKGROUNDS)), "") or ""
-        address = match[1] if (match := _BACKGROUND.search(address)) else address
+        if match := _BACKGROUND.search(address):
+            address = _CSS_ESCAPE.sub(lambda one: one[2] or chr(min(int(one[1], 16), 0xFFFD)), match[1])
+        address = addresses.filled(address, attributes)
     return address if address[:5].lower() == "data:" or not addresses.is_nothing(address) else ""
 
 
@@ -172,12 +176,14 @@ def _twin(nodes: Sequence[Any], names: Sequence[str], places: Sequence[str], num
     This tag may be in the next <noscript>, or next to a preview.
     """
     node, after = nodes[number], number + 1
-    while after < min(len(nodes), number + 4) and not names[after] and not _in_noscript(nodes[after]):
+    while after < min(len(nodes), number + 4) and not names[after] and not _fold(nodes[after]):
         after += 1  # skip tags without a URL
-    copied = after < len(nodes) and names[after] and _in_noscript(nodes[after]) and not _in_noscript(node)
+    fold = _fold(nodes[after]) if after < len(nodes) and names[after] and not _fold(node) else ""
+    preview = names[number] and addresses.is_preview(places[number]) and not _fold(node)
+    # A <noscript> has the image before it. A <template> may have others, such as those of a slider.
+    copied = fold == "noscript" or (fold and (preview or not names[number]))
     if copied and _follows(node, nodes[after]):
         return after
-    preview = names[number] and addresses.is_preview(places[number]) and not _in_noscript(node)
     for other in (after, number - 1) if preview else ():
         if 0 <= other < len(nodes) and names[other] and not addresses.is_preview(places[other]):
             alts = {alt for one in (node, nodes[other]) if (alt := (one.attributes.get("alt") or "").strip())}
@@ -187,21 +193,18 @@ def _twin(nodes: Sequence[Any], names: Sequence[str], places: Sequence[str], num
 
 
 def _follows(node: Any, other: Any) -> bool:
-    """Return True if a <noscript> with the tag `other` follows `node` or one of its ancestors.
+    """Return True if a <noscript> or <template> with the tag `other` follows `node` or one of its ancestors.
 
     Only tags without text may be between them.
     """
-    if "1" in (
-        other.attributes.get("width"),
-        other.attributes.get("height"),
-    ):  # a tracking pixel
+    if 1 in (pixels(other.attributes.get("width")), pixels(other.attributes.get("height"))):  # a tracking pixel
         return False
     for _ in range(CLIMB + 1):
         following, left = node.next, MOST_EMPTY
-        while following is not None and left and following.tag != "noscript" and not following.text(deep=True).strip():
+        while following is not None and left and following.tag not in FOLDS and not following.text(deep=True).strip():
             following, left = following.next, left - 1
         if following is not None:
-            return following.tag == "noscript" and following.mem_id in _around(other)
+            return following.tag in FOLDS and following.mem_id in _around(other)
         if (node := node.parent) is None:
             break
     return False
@@ -213,8 +216,10 @@ def _around(node: Any) -> set[int]:
     return {one.mem_id for one in outer if one is not None and one.tag not in ("body", "article", "main", "section")}
 
 
-def _in_noscript(node: Any) -> bool:
-    return any(one is not None and one.tag == "noscript" for one in (node.parent, node.parent and node.parent.parent))
+def _fold(node: Any) -> str:
+    """Return the tag of FOLDS around an image's tag; empty if there is none."""
+    outer = (node.parent, node.parent and node.parent.parent)
+    return next((one.tag for one in outer if one is not None and one.tag in FOLDS), "")
 
 
 def leading(pictures: Sequence[PagePicture]) -> tuple[PagePicture | None, float]:

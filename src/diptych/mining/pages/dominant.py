@@ -44,6 +44,7 @@ _PARTS = re.compile(  # whole names of a folder or file in a URL
     re.I,
 )
 _NAMED = re.compile(r"(?:[\w.'&-]+ ){0,5}(?:logo|icon|avatar)|avatar (?:of|for) .{1,60}|advertisement", re.I)
+_DIMENSION = re.compile(r"[ \t\n\f\r]*0*([0-9]{1,6})(?![0-9])(?:\.[0-9]*)?(%)?")
 _AGAINST = frozenset({"small", "medium", "aside", "link", "name", "alike"})
 _FOR = frozenset({"article", "figure", "hero"})
 _PICTURE = re.compile(r"\.(?:jpe?g|png|webp|gif)(?:[?#]|$)", re.I)
@@ -73,7 +74,7 @@ def features(node: Any, attributes: dict[str, str | None], order: int, address: 
     least = min(known, default=200)
     called = called_by(classes(attributes))
     flags = {
-        "small": least < 100 or attributes.get("width") == attributes.get("height") == "0",
+        "small": least < 100 or pixels(attributes.get("width")) == pixels(attributes.get("height")) == 0,
         "medium": 100 <= least < 200, "large": len(known) == 2 and least >= 300,
         "name": "name" in called or _PARTS.search(address, 8) or _NAMED.fullmatch((attributes.get("alt") or "")[:80]),
         "hero": "hero" in called, "shared": (attributes.get("itemprop") or "").lower() in ("image", "contenturl"),
@@ -206,10 +207,17 @@ def merged(copies: list[Features]) -> Features:
     return Features(values, best.declared, best.likeness, figure)
 
 
+def pixels(value: str | None) -> int | None:
+    """Return an attribute's number of pixels by HTML's rule for dimensions; None for per cent or no number."""
+    if value and len(value) < 7 and value.isascii() and value.isdigit():
+        return int(value)
+    match = _DIMENSION.match(value) if value else None
+    return int(match[1]) if match and not match[2] else None
+
+
 def _side(attributes: dict[str, str | None], name: str) -> int | None:
-    value = (attributes.get(name) or "").strip().lower().removesuffix("px")
-    if value.isdecimal() and len(value) < 7:
-        return int(value) or None
+    if (value := pixels(attributes.get(name))) is not None:
+        return value or None
     style = attributes.get("style") or ""
-    match = re.search(rf"(?<![\w-]){name}\s*:\s*(\d{{1,5}})px", style) if style else None
+    match = re.search(rf"(?<![\w-]){name}\s*:\s*(\d{{1,5}})(?:\.\d+)?px", style) if style else None
     return int(match[1]) if match else None

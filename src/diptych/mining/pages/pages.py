@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from diptych.mining.pages import addresses, candidates, licences
+from diptych.mining.pages import addresses, candidates, hidden, licences
 from diptych.mining.pages.bodies import too_slow
 from diptych.mining.pages.charsets import decoded
 from diptych.mining.pages.dominant import Features
@@ -27,6 +27,8 @@ DECLARED = 0.1  # least probability of English on a page that declares English
 LITTLE = 20  # to a text with fewer characters, title and alt texts are added
 OVERRULED = 0.98  # least probability of English on a page that declares another language
 TOGETHER = 100  # number of pages whose languages are recognised together
+_PARTS = f"meta, img, amp-img, base[href], {hidden.SELECTOR}, {candidates.BACKGROUNDS}, {licences.TELLING}"
+_TEMPLATE = frozenset({"template"})
 _NO_TEXT = frozenset({"script", "style", "template", "noscript", "select", "nav", "svg"})
 
 Row = dict[str, Any]
@@ -217,23 +219,34 @@ def _texts(
     return list(texts.values())
 
 
-def _parts(tree: Any, address: str) -> tuple[list[dict[str, str | None]], list[Any], list[Any], str]:
-    """Return the attributes of each <meta>, the tags of images, the tags about licences, and the base URL."""
+def _parts(
+    tree: Any, address: str, folded: bool = True
+) -> tuple[list[dict[str, str | None]], list[Any], list[Any], str]:
+    """Return the attributes of each <meta>, the tags of images, the tags about licences, and the base URL.
+
+    If `folded`, images in a <template> or an escaped <noscript> are first put into the tree.
+    """
     metas: list[dict[str, str | None]] = []
     pictures: list[Any] = []
     telling: list[Any] = []
     base = ""
-    for node in tree.css(f"meta, img, amp-img, base[href], {candidates.BACKGROUNDS}, {licences.TELLING}"):
-        if node.tag == "meta":
+    folds: list[Any] = []
+    for node in tree.css(_PARTS):
+        tag = node.tag
+        if tag == "meta":
             name = (node.attributes.get("name") or "").strip().lower()
             if len(metas) < MOST_METAS or name in _OPT_OUTS:
                 metas.append(node.attributes)
-        elif node.tag == "base":
+        elif tag == "base":
             base = base or addresses.absolute(address, node.attributes.get("href") or "")
-        elif node.tag in ("img", "amp-img") or candidates.has_background(node):
+        elif tag in ("img", "amp-img") or candidates.has_background(node):
             pictures.append(node)
+        elif tag in candidates.FOLDS:
+            folds.append(node)
         else:
             telling.append(node)
+    if folded and hidden.unfold(folds):
+        return _parts(tree, address, folded=False)
     return metas, pictures, telling, base or address
 
 
@@ -309,7 +322,7 @@ def running_text(tree: Any) -> str:
     """
     parts: list[str] = []
     length = 0
-    for paragraph in _walk(tree.css_first("p")):
+    for paragraph in _walk(tree.css_first("p"), _TEMPLATE):
         if paragraph.tag == "p":
             text = " ".join(paragraph.text(deep=True, separator=" ").split())
             if len(text) > LITTLE or parts:

@@ -1,0 +1,65 @@
+"""Put images that the HTML parser does not list into the tree: those of <template> and of an escaped <noscript>."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from diptych.mining.pages.bodies import too_slow
+from diptych.mining.pages.candidates import FOLDS, source_of
+
+SELECTOR = ", ".join(sorted(FOLDS))
+LEVELS = 3  # a <template> may contain a <noscript>, which may be escaped
+_OF_PAGE = "base, meta, link, title, script"  # these have no effect in a <template>
+_IMAGE = re.compile("(?:<|&lt;)img", re.I)
+MOST = 200  # limit of such tags per page
+LETTERS = 100_000  # characters that are read of each
+
+
+def unfold(nodes: Iterable[Any], levels: int = LEVELS) -> bool:
+    """Give tags of FOLDS the children that browsers or scripts would show. Return True if there are new images."""
+    unfolded = 0
+    for node in nodes:
+        if unfolded == MOST:
+            break
+        if markup := _markup(node):
+            unfolded += _unfold(node, markup, levels)
+    return unfolded > 0
+
+
+def _markup(node: Any) -> str:
+    """Return the markup in a tag, if it has an image that is not in the tree; else an empty string."""
+    if node.tag == "template":
+        markup = (node.html or "") if node.first_child is None else ""
+        markup = "<div" + markup.removeprefix("<template") if markup else ""
+    else:
+        markup = node.text(deep=True) if node.first_child is not None and node.css_first("img") is None else ""
+        if "&lt;" in markup:  # escaped twice
+            markup = markup.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")
+    markup = markup[:LETTERS]
+    return markup if _IMAGE.search(markup) and not too_slow(markup) else ""
+
+
+def _unfold(node: Any, markup: str, levels: int) -> bool:
+    body = type(node.parser)(markup).body
+    if body is None:
+        return False
+    inner = body.css(SELECTOR) if levels > 1 else []
+    unfold(inner, levels - 1)
+    if not any(source_of(one) for one in body.css("img")):
+        return False
+    for old in _children(node):
+        if old.tag == "-text":
+            old.decompose()
+    for old in body.css(_OF_PAGE):
+        old.decompose()
+    for new in _children(body):
+        node.insert_child(new)
+    return True
+
+
+def _children(node: Any) -> list[Any]:
+    children, child = [], node.first_child
+    while child is not None:
+        children.append(child)
+        child = child.next
+    return children
