@@ -47,6 +47,7 @@ REPOSITORY = Path(__file__).parent.parent
 
 MOST_MEMORY = 2.5  # GB of a worker at its peak; 2 is wanted
 MUCH_MEMORY, MORE_MEMORY = 1.1e9, 0.1e9  # bytes: from which on some is given back, and how many more since last time
+SLOW = 20  # tests that take as long as one marked `slow`
 LONGEST = 1_000  # seconds; the limits of pytest-timeout are below
 _stderr = [2]  # and where it leads while pytest replaces 2
 _peaks: list[tuple[float, str]] = []  # of each process, and the module that it rose in
@@ -74,8 +75,13 @@ def pytest_runtest_protocol() -> Iterator[object]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with large tests come first, while a worker is small; then, as xdist does it, those of most tests."""
-    counts = Counter(item.path for item in items)
+    """Files with large tests come first, while a worker is small; then those that take long, so that both end at once.
+
+    A `slow` test takes as long as dozens of others.
+    """
+    counts = Counter[Path]()
+    for item in items:
+        counts[item.path] += SLOW if item.get_closest_marker("slow") else 1
     large = {item.path for item in items if item.get_closest_marker("large") is not None}
     items.sort(key=lambda item: (item.path not in large, -counts[item.path]))
 

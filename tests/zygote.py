@@ -82,7 +82,7 @@ class Popen:
         told["session"] = start_new_session
         message = json.dumps(told).encode()
         self._link = socket.socket(socket.AF_UNIX)
-        self._link.connect(_server())
+        self._link.connect(start())
         socket.send_fds(self._link, [len(message).to_bytes(4, "big")], given)
         self._link.sendall(message)
         for number in ours:
@@ -185,7 +185,7 @@ def ranks(
         ]
 
 
-def _server() -> str:
+def start() -> str:
     """The socket of this process's server, which is started when it is first asked for."""
     if not _started:
         folder = tempfile.mkdtemp()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -187,8 +188,10 @@ def test_data_without_words_of_the_task_is_refused_before_an_image_is_opened(
     assert wanted in capsys.readouterr().err
 
 
-def messages() -> Iterator[str]:
-    """Yield each text of the library that may be an error with an option, with `X` for what is filled in."""
+@cache
+def messages() -> tuple[str, ...]:
+    """Return each text of the library that may be an error with an option, with `X` for what is filled in."""
+    found = []
     for path in Path(inspect.getfile(diptych)).parent.rglob("*.py"):
         tree = ast.parse(path.read_text("utf-8"))
         inner = {id(value) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for value in node.values}
@@ -198,7 +201,8 @@ def messages() -> Iterator[str]:
                 parts = node.values if isinstance(node, ast.JoinedStr) else [node]
                 text = "".join(str(one.value) if isinstance(one, ast.Constant) else "X" for one in parts)
                 if " " in text and re.search(r"--[a-z]", text) and "(?" not in text:
-                    yield text
+                    found.append(text)
+    return tuple(found)
 
 
 @pytest.mark.parametrize("call", ["finetune", "pretrain", "evaluate", "compare", "recipe"])

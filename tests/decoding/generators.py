@@ -30,7 +30,7 @@ def trained(system: str, steps: int = 70) -> SystemModel:
     """Knows enough that what it writes differs from picture to picture, in length too."""
     make, objective = GENERATORS[system]
     model, update, rng = make().train(), OneForward((objective,)), Random(0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3, fused=True)
     for step in range(steps):
         batch = collate(update.prepare([toy.sample(step * 24 + n) for n in range(24)], rng))
         for losses in update.losses(model, batch):

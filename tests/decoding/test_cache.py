@@ -21,7 +21,7 @@ pytestmark = pytest.mark.learns
 def trained() -> UnifiedVLP:
     model = toy.model("word", std=0.05).train()
     updates = [OneForward((MaskedQueries(toy.VOCABULARY),)), OneForward((MaskedLanguage(toy.VOCABULARY, rate=0.4),))]
-    optimizer, rng = torch.optim.AdamW(model.parameters(), lr=4e-3), Random(0)
+    optimizer, rng = torch.optim.AdamW(model.parameters(), lr=4e-3, fused=True), Random(0)
     for step in range(160):
         update = updates[step % 2]
         batch = collate(update.prepare([toy.sample(step * 24 + n) for n in range(24)], rng))

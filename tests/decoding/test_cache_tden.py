@@ -20,7 +20,7 @@ pytestmark = pytest.mark.learns
 def trained(request: pytest.FixtureRequest) -> Tden:
     model = toy.tden("word", std=0.1, structure=request.param).train()
     update = OneForward((GenerateText(toy.VOCABULARY, reads="nothing"),))
-    optimizer, rng = torch.optim.AdamW(model.parameters(), lr=4e-3), Random(0)
+    optimizer, rng = torch.optim.AdamW(model.parameters(), lr=4e-3, fused=True), Random(0)
     for step in range(120):
         batch = collate(update.prepare([toy.sample(step * 24 + n) for n in range(24)], rng))
         for losses in update.losses(model, batch):

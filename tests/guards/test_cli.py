@@ -90,25 +90,53 @@ def test_verbs_are_listed_by_group_with_exit_codes() -> None:
     assert "75 stopped and saved" in " ".join(shown.stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [("caption a.png", "Missing --model"), ("ask a.png what", "Missing --model"),
-     ("caption --model x", "Missing argument IMAGE"), ("ask --model=x a.png", "Missing argument QUESTIONS"),
-     ("choose a.png --server http://x what", "Missing argument ANSWERS"), ("search", "Missing argument 'query'"),
-     ("evaluate", "Missing option"),
-     ("finetune caption --data a --out b", "--from-scratch"), ("tokenizer train --out a", "Missing --data"),
-     ("score a", "--references"), ("extract a --out b", "Missing option '--detector'"), 
-     ("push a b/c --out d", "needs --dry-run"), ("data", ""), ("data coco .", ""), ("completion bash", ""),
-     ("completion b", "'shell': 'b' is not one of"), ("export a --out b --format c", "'--format': 'c' is not one of"),
-     ("finetune caption --data a --model b --out c --lr -1", "--lr: found -1, expected a number above 0"),
-     ("finetune caption --data a --model b --out c --epochs nan", "--epochs: found nan")],
-)  # fmt: skip
-def test_what_is_missing_is_named_before_torch_is_imported(words: str, wanted: str) -> None:
-    code = "import sys\nfrom diptych.cli import run_verb\ncode = run_verb(sys.argv[1:], False)\n"
-    code += "assert 'torch' not in sys.modules\nsys.exit(code)"
+MISSING = {  # words -> what the error names; nothing for those that are right
+    "caption a.png": "Missing --model", "ask a.png what": "Missing --model",
+    "caption --model x": "Missing argument IMAGE", "ask --model=x a.png": "Missing argument QUESTIONS",
+    "choose a.png --server http://x what": "Missing argument ANSWERS", "search": "Missing argument 'query'",
+    "evaluate": "Missing option",
+    "finetune caption --data a --out b": "--from-scratch", "tokenizer train --out a": "Missing --data",
+    "score a": "--references", "extract a --out b": "Missing option '--detector'",
+    "push a b/c --out d": "needs --dry-run", "data": "", "data coco .": "", "completion bash": "",
+    "completion b": "'shell': 'b' is not one of", "export a --out b --format c": "'--format': 'c' is not one of",
+    "finetune caption --data a --model b --out c --lr -1": "--lr: found -1, expected a number above 0",
+    "finetune caption --data a --model b --out c --epochs nan": "--epochs: found nan",
+}  # fmt: skip
+EACH = """
+import os, sys
+from diptych.cli import run_verb
+codes = []
+for words in sys.argv[1:]:
+    if os.fork() == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(os.open(f"{len(codes)}.err", os.O_WRONLY | os.O_CREAT), 2)
+        code = run_verb(words.split(), False)
+        assert "torch" not in sys.modules
+        sys.exit(code)
+    codes.append(os.waitstatus_to_exitcode(os.wait()[1]))
+print(*codes)
+"""
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """Exit code and error of each, in a fork of one process that has imported the command line alone."""
+    folder = tmp_path_factory.mktemp("missing")
     # an interpreter: what is imported when
-    done = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True, text=True, check=False)
-    assert (done.returncode, wanted in done.stderr) == (2 if wanted else 0, True), done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", EACH, *MISSING], cwd=folder, capture_output=True, text=True, check=True
+    )
+    codes = map(int, done.stdout.split())
+    errors = ((folder / f"{place}.err").read_text() for place in range(len(MISSING)))
+    return dict(zip(MISSING, zip(codes, errors, strict=True), strict=True))
+
+
+@pytest.mark.parametrize(("words", "wanted"), MISSING.items())
+def test_what_is_missing_is_named_before_torch_is_imported(
+    words: str, wanted: str, ended: dict[str, tuple[int, str]]
+) -> None:
+    code, error = ended[words]
+    assert (code, wanted in error) == (2 if wanted else 0, True), error
 
 
 def test_what_load_refuses_is_named_as_an_option(capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,6 +45,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def server() -> None:
+    """The fork server of this process: one that a test marked `large` starts would end with it."""
+    zygote.start()
+
+
 @dataclass
 class Result:
     code: int

@@ -28,6 +28,7 @@ PAIRS = tiny(**TEXTS, **{"training.batch": 4, "training.validate_every": 4})
 PIXELS = tiny(
     **TEXTS,
     **{"data.split": "train", "data.pixels_shorter": 32, "model.network_cells": 1, "training.validate_every": "null"},
+    **{"training.batch": 2},
 )
 
 
@@ -76,6 +77,7 @@ def test_stages_then_pairs_then_search(
 
 
 @pytest.mark.large
+@pytest.mark.usefixtures("server")
 def test_learning_to_look_killed_and_gone_on_with(run: Callable[..., Result], store: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
     shape = FasterRCNNConfig("resnet18_fpn", ("background", "dog"), shorter=32, longer=64)
@@ -96,7 +98,7 @@ def test_learning_to_look_killed_and_gone_on_with(run: Callable[..., Result], st
     assert weights(killed) == weights(whole)
     assert steps(killed) == [1, 2, 3, 4]
 
-    tune = tiny(**TEXTS, **{"training.validate_every": "null"})  # reads pictures as the start does
+    tune = tiny(**TEXTS, **{"training.validate_every": "null", "training.batch": 2})  # reads pictures as the start does
     result = run("finetune", "vqa", "--data", store, "--model", killed, "--out", tuned, *tune)
     assert result.code == 0, result.error
     assert Recipe.load(tuned).data.pixels_shorter == 32

@@ -24,12 +24,13 @@ START = {  # recipe -> of the model that it begins from
     "tden/small/pretrain": None,  # words are drawn in the midst of a step
     "unified-vlp/small/scst": "unified-vlp/small/caption",  # and whole captions
 }
+SMALL = {"model.width": 64, "model.heads": 2, "model.ffn": 128}  # what is compared does not depend on sizes
 BY_FOUR = ("image-bert/small/pretrain", "tden/small/pretrain")  # of pairs across the batch; all in `thorough`
 TOGETHER = "tden/small/pretrain"  # compares the pairs of a batch: of all processes, not of all parts of one
 
 
 def asked(recipe: str, out: Path, start: Path | None, **more: object) -> str:
-    settings = [f"{key}={value}" for key, value in {**ALIKE, **more}.items()]
+    settings = [f"{key}={value}" for key, value in {**ALIKE, **SMALL, **more}.items()]
     return json.dumps({"recipe": recipe, "out": str(out), "start": str(start or ""), "settings": settings})
 
 

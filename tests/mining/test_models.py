@@ -36,6 +36,8 @@ from diptych.vision.pictures import to_picture
 
 from .conftest import run
 
+EXAMPLES = 24  # of each of a judge's folders
+
 
 def test_auc_by_hand() -> None:
     assert auc([0.1, 0.4, 0.35, 0.8], [False, False, True, True]) == 0.75
@@ -140,9 +142,9 @@ def test_candidates_are_open_and_verdicts_are_kept(mined: tuple[Path, dict[str, 
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("judge")
     rng = Random(0)
-    for number, scene in enumerate(Storybook(0, "train", 60)[:]):
+    for number, scene in enumerate(Storybook(0, "train", EXAMPLES)[:]):
         save(Image.fromarray(render(scene, 2)), folder / "classes" / "natural" / f"{number}.png")
-    for number in range(60):
+    for number in range(EXAMPLES):
         kind = ("chart", "text", "gradient")[number % 3]
         save(unnatural(kind, rng), folder / "classes" / "unnatural" / f"{number}.png")
     train_judge(folder / "classes", folder / "judge")
@@ -165,7 +167,8 @@ def test_a_judge_wants_examples_that_are_held_out(judge: Path, tmp_path: Path) -
 def test_examples_are_decoded_by_processes(judge: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("diptych.vision.image_files._opened", lambda *_: pytest.fail("decoded in this process"))
     monkeypatch.setattr("diptych.vision.image_files._read", lambda *_: pytest.fail("decoded in this process"))
-    assert train_judge(judge.parent / "classes", tmp_path / "judge")["pictures"] == {"natural": 60, "unnatural": 60}
+    card = train_judge(judge.parent / "classes", tmp_path / "judge")
+    assert card["pictures"] == {"natural": EXAMPLES, "unnatural": EXAMPLES}
 
 
 @pytest.mark.large

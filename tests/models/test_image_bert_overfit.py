@@ -31,7 +31,7 @@ def model(*heads: str, **changes) -> ImageBert:
 def test_pretraining(region_norm):
     one = model("word", "region_class", "region_feature", "match", region_norm=region_norm)
     kind = ImageBertObjectives()
-    assert learn(one, [update for update, _ in kind.schedule(V).updates], EIGHT, 90) < 0.1
+    assert learn(one, [update for update, _ in kind.schedule(V).updates], EIGHT, 90, enough=0.1) < 0.1
 
 
 @pytest.mark.parametrize("slot", [False, True])
@@ -42,7 +42,7 @@ def test_questions(slot):
         for n, s in enumerate(EIGHT)
     ]
     answer = AnswerQuestion(V, form="softmax")
-    assert learn(one, [OneForward((answer,))], asked, 150) < 0.05
+    assert learn(one, [OneForward((answer,))], asked, 150, enough=0.05) < 0.05
     with torch.no_grad():
         said = one.heads["answer"](one(collate(answer.prepare(asked, Random(0)))))
     assert said.argmax(-1).tolist() == list(range(1, 9))

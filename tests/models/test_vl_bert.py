@@ -193,7 +193,7 @@ def test_pretraining_learns_eight_samples() -> None:
     schedule = objectives.schedule(toy.VOCABULARY)
     vlbert = model(*schedule.heads, dropout=0.0, attention_dropout=0.0, init_std=0.1).train()
     samples, update = [toy.sample(seed) for seed in range(8)], schedule.at(0)
-    optimizer = torch.optim.Adam(vlbert.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(vlbert.parameters(), lr=3e-3, fused=True)
 
     def mean_loss(step: int) -> torch.Tensor:
         seen = collate(update.prepare(samples, Random(step % 4)))

@@ -197,7 +197,8 @@ def test_shapes_that_cannot_be(changes, wanted):
 
 def trained(**changes: Any) -> Xgpt:
     xgpt = model("word", std=0.05, **changes).train()
-    optimizer, rng, update = torch.optim.AdamW(xgpt.parameters(), lr=4e-3), Random(0), OneForward((CAPTION,))
+    optimizer = torch.optim.AdamW(xgpt.parameters(), lr=4e-3, fused=True)
+    rng, update = Random(0), OneForward((CAPTION,))
     for step in range(100):
         batch = collate(update.prepare([toy.sample(step * 24 + n) for n in range(24)], rng))
         for losses in update.losses(xgpt, batch):
@@ -270,7 +271,7 @@ def asking(objective: Any, seed: int) -> Sample:
 def test_eight_samples_are_learnt_by_heart(objective):
     """The same damage every time, so that all of it can be known: the loss falls to a fifth or less."""
     xgpt, update = model(*objective.heads, std=0.05).train(), OneForward((objective,))
-    optimizer = torch.optim.AdamW(xgpt.parameters(), lr=3e-3)
+    optimizer = torch.optim.AdamW(xgpt.parameters(), lr=3e-3, fused=True)
     batch = asked(update, [asking(objective, seed) for seed in range(8)])
     costs = []
     for _ in range(120):

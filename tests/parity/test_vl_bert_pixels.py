@@ -29,6 +29,7 @@ def drawn(name: str, shape: torch.Size, seed: int) -> Tensor:
     return 1 + 0.1 * r if name.endswith("weight") else 0.1 * r
 
 
+@pytest.mark.large
 def test_fast_rcnn(parity_folder: Path) -> None:
     folder = parity_folder / "vl_bert"
     meta, golden = json.loads((folder / "meta.json").read_text()), load_file(folder / "e2e_fast_rcnn.safetensors")

@@ -40,6 +40,7 @@ TINY = [
     "training.precision=fp32",
     "data.pixels_shorter=32",
 ]
+EYES = ["model.network=resnet18", "model.network_cells=2"]
 
 
 def store_in(folder: Path, broken: tuple[int, ...] = (), val: tuple[int, ...] = (7,)) -> Store:
@@ -87,7 +88,7 @@ def test_vcr_from_pixels_and_masks(tmp_path: Path) -> None:
                 replace(told, key=f"r{number}", split="train" if number < 3 else "val", image=path, regions=seen)
             )
     store = Store(tmp_path / "store")
-    recipe = find_recipe("vl-bert/official/vcr", [*TINY, "model.network=resnet18", "data.vocabulary=null"])
+    recipe = find_recipe("vl-bert/official/vcr", [*TINY, *EYES, "data.vocabulary=null"])
     recipe = recipe.override(["init=none", "training.batch=2", "training.micro_batch=1", "optimizer.milestones=[1]"])
     batch = learner_of(tmp_path / "none", recipe, store).batches().at(0, 0, 1)
     assert batch.masks is not None
@@ -204,7 +205,7 @@ def test_what_goes_on_reads_pictures_as_it_was_taught(tmp_path: Path) -> None:
 def test_classes_told_from_pixels_teach_the_network_alone(tmp_path: Path) -> None:
     """In fine-tuning too; a region that is hidden is not asked."""
     store = store_in(tmp_path)
-    recipe = find_recipe("vl-bert/small/vqa", [*TINY, "model.network=resnet18", "model.network_cells=2"])
+    recipe = find_recipe("vl-bert/small/vqa", [*TINY, *EYES])
     chosen = learner_of(tmp_path / "run", recipe.override(["objectives.seen_classes=1"]), store)
     assert {objective.name for objective in chosen.schedule.objectives} == {"answer", "seen_region_class"}
     batch, model = chosen.batches().at(0, 0, 1), chosen.architecture.build()
@@ -233,7 +234,7 @@ def test_a_picture_that_cannot_be_read_is_named_and_left_out(tmp_path: Path) -> 
 @pytest.mark.large
 def test_it_is_left_out_of_what_is_asked_too(tmp_path: Path) -> None:
     store = store_in(tmp_path, broken=(6,), val=(5, 6, 7))
-    recipe = find_recipe("vl-bert/small/vqa", [*TINY, "model.network=resnet18"])
+    recipe = find_recipe("vl-bert/small/vqa", [*TINY, *EYES])
     model = run(recipe, store, tmp_path / "run", console=QUIET).model  # validates on val
     said = predict(model, store, "val")
     assert [record.key for record in said.records] == ["r5", "r7"]

@@ -26,7 +26,7 @@ Done = Callable[[list[float]], bool]
 
 def learn(model: SystemModel, update: Update, batch: Batch, lr: float, told: str, done: Done) -> list[float]:
     """What the update tells of `told` at each step, a thing predicted, until that is done or 400 steps are."""
-    optimizer, seen = torch.optim.AdamW(model.parameters(), lr=lr), []
+    optimizer, seen = torch.optim.AdamW(model.parameters(), lr=lr, fused=True), []
     for _ in range(400):
         counts, losses = update.counts(batch), next(update.losses(model, batch))
         seen.append(float(losses[told].detach() / counts[told]))
