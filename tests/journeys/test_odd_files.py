@@ -77,7 +77,7 @@ def test_whatever_a_picture_reader_raises_is_that_records(
     whole = PngImageFile.load
 
     def odd(image: PngImageFile) -> object:
-        if "good" not in str(getattr(image, "filename", "")):
+        if "good" not in str(getattr(image.fp, "name", "")):
             raise error("odd")
         return whole(image)
 
