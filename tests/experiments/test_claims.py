@@ -1,6 +1,7 @@
 """The papers' claims: arms resolve, equal ones are trained once, and a verdict follows from scores by seed."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -181,6 +182,8 @@ def test_arms_are_trained_scored_and_kept(store: Path, tmp_path: Path, monkeypat
     place = Place((("detected", str(store)),), str(tmp_path / "out"))
     figures: dict[str, Any] = {}
     monkeypatch.setattr("experiments.claims.__main__.save_result", lambda *given: None)
+    # In this process; the command below starts one of its own.
+    monkeypatch.setattr("experiments.claims.__main__.workers", ThreadPoolExecutor)
     run([claim], 1, place, figures, processes=1)
     kept = figures["arms"]
     rows = [row for by_features in kept.values() for row in by_features.values()]
