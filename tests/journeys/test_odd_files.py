@@ -77,7 +77,8 @@ def test_whatever_a_picture_reader_raises_is_that_records(
     whole = PngImageFile.load
 
     def odd(image: PngImageFile) -> object:
-        if "good" not in str(getattr(image.fp, "name", "")):
+        name = vars(image).setdefault("opened_as", str(getattr(image.fp, "name", "")))  # `fp` is gone once it is loaded
+        if "good" not in name:
             raise error("odd")
         return whole(image)
 
