@@ -19,7 +19,7 @@ import torch
 
 from diptych.api.arguments import check_features, check_path, check_type, python_errors
 from diptych.api.images import readable
-from diptych.api.model import Model, detector_folder
+from diptych.api.mapped import Mapped, detector_folder
 from diptych.core import Question, Record
 from diptych.core.record import WORDED
 from diptych.data.extract.own_data import store_of
@@ -109,7 +109,7 @@ class Dataset(Sequence[Example]):
 
     @python_errors
     def extract(
-        self, out: str | os.PathLike[str], *, detector: str | os.PathLike[str] | Model | None = None,
+        self, out: str | os.PathLike[str], *, detector: str | os.PathLike[str] | Mapped | None = None,
         features: str | os.PathLike[str] | None = None, skip_bad: bool = False,
     ) -> Dataset:  # fmt: skip
         """Extract the regions of all images to the store `out`, and return the data set with regions.

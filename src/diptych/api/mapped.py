@@ -95,3 +95,8 @@ class Mapped:
             "size": tuple(regions.size),
             "image": results.thumbnail(opened) if isinstance(opened, Tensor) else record.image and str(record.image),
         }
+
+
+def detector_folder(detector: Any) -> Any:
+    """Return the folder of a loaded model, whose detector is to be used; any other value as it is."""
+    return detector.predictor.folder.folder if isinstance(detector, Mapped) else detector

@@ -378,8 +378,3 @@ class Model(Mapped):
                 f"{reads}; this trains a model with vectors: diptych finetune retrieval --from-scratch --recipe "
                 "tden/small/retrieval --data STORE --out RUN"
             )
-
-
-def detector_folder(detector: Any) -> Any:
-    """Return the folder of a loaded model, whose detector is to be used; any other value as it is."""
-    return detector.predictor.folder.folder if isinstance(detector, Model) else detector

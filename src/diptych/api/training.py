@@ -10,7 +10,7 @@ from typing import Any
 
 from diptych.api.arguments import check_training, check_type, python_errors
 from diptych.api.job import AnyPath, Data, Options, finetuning, pretraining
-from diptych.api.model import Model, detector_folder
+from diptych.api.mapped import Mapped, detector_folder
 from diptych.api.run import Run
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.errors import RecipeError
@@ -32,7 +32,7 @@ _registered: set[tuple[str, str]] = set()  # (kind, name) of each entry that `re
 def finetune(
     task: str, data: Data, model: Any = None, *, recipe: str | Recipe | None = None, out: AnyPath | None = None,
     epochs: float | None = None, steps: int | None = None, batch_size: int | None = None, lr: float | None = None,
-    patience: int | None = None, seed: int | None = None, detector: AnyPath | Model | None = None,
+    patience: int | None = None, seed: int | None = None, detector: AnyPath | Mapped | None = None,
     features: AnyPath | None = None, on_log: OnLog | None = None, settings: Settings = None,
     without_images: bool = False,
 ) -> Run:  # fmt: skip
@@ -80,7 +80,7 @@ def finetune(
 def pretrain(
     data: Data | Mapping[str, Data], *, recipe: str | Recipe | Stages, model: Any = None, out: AnyPath | None = None,
     epochs: float | None = None, steps: int | None = None, batch_size: int | None = None, lr: float | None = None,
-    patience: int | None = None, seed: int | None = None, detector: AnyPath | Model | None = None,
+    patience: int | None = None, seed: int | None = None, detector: AnyPath | Mapped | None = None,
     features: AnyPath | None = None, on_log: OnLog | None = None, settings: Settings = None,
 ) -> Run:  # fmt: skip
     """Pre-train a model on images and captions, and return the run.
