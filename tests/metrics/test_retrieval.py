@@ -64,6 +64,7 @@ def test_a_tie_with_the_same_words_is_no_error() -> None:
         ("a dog, running!", "A dog running", True), ("a dog - a cat", "a dog a cat", True),
         ("party 🎂!", "Party 🎂", True),
         ("party 🎂", "party 🚗", False), ("5 - 3", "5 3", False), ("🎂", "🚗", False), ("1 : 5", "1 5", False),
+        ("€5", "$5", False), ("❤\ufe0f", "❤", True), ("אבא\u200f", "אבא", True),
     ],
 )  # fmt: skip
 def test_texts_are_the_same_by_words_emoji_and_signs_between_numbers(one: str, other: str, same: bool) -> None:

@@ -125,6 +125,9 @@ def test_ours_where_java_differs(sentence: str, ours: str) -> None:
         ("a 😀 dog", "a dog"),
         ("un cafe\u0301", "un café"),
         ("🎂 👍", "🎂 👍"),
+        ("İki köpek İstanbul", "iki köpek istanbul"),
+        ("i\u0307ki J\u030c", "iki ǰ"),
+        ("שלום\u200f עולם\u200e ❤\ufe0f", "שלום עולם ❤"),
         ("ΣΚΥΛΟΣ σκυλοσ σκύλος", "σκυλος σκυλος σκύλος"),
     ],
 )

@@ -52,7 +52,7 @@ def test_an_answer_typed_on_a_mac_is_the_same_answer() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "plain"),
-    [("dog’s", "dog's"), ("２", "2"), ("“Stop”", '"stop"'), ("ＹＥＳ", "yes"), ("ΣΚΥΛΟΣ", "σκυλοσ")],
+    [("dog’s", "dog's"), ("２", "2"), ("“Stop”", '"stop"'), ("\u200e5", "5"), ("ＹＥＳ", "yes"), ("ΣΚΥΛΟΣ", "σκυλοσ")],
 )
 def test_other_forms_of_a_character_are_the_same_answer(answer: str, plain: str) -> None:
     assert normalise_answer(answer) == normalise_answer(plain)

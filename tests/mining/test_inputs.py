@@ -50,6 +50,15 @@ def test_addresses_with_text_are_read_from_each_form(tmp_path: Path) -> None:
     assert [line.bad for line in found["x.parquet"]] == ["", "no address"]
 
 
+def test_lines_of_a_val_or_test_split_are_left_out_and_counted(tmp_path: Path) -> None:
+    """All that is mined is for training."""
+    splits = (None, "train", "Test", "validation")
+    entries = [{"image": f"{n}.png", "captions": ["a kite"], "split": split} for n, split in enumerate(splits)]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, entries)))
+    bad = [line.bad for line in inputs.lines(tmp_path / "x.jsonl", "pictures")]
+    assert bad == ["", "", "of a val or test split", "of a val or test split"]
+
+
 def test_parquet_that_is_torn_or_has_other_columns_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
     with pytest.raises(DataError, match="has the columns a; expected `url`"):

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from diptych.data.formats import coco
+from diptych.data.formats import coco, flickr30k, refcoco, vcr, vqa2
 from diptych.data.formats import table as formats
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import Skips
+from diptych.runtime.errors import DataError
 
 IMAGES = [{"id": 7, "file_name": "a.jpg", "width": 100, "height": 50}]
 CAPTIONS = {"images": IMAGES, "annotations": [{"image_id": 7, "id": 1, "caption": "a dog"}]}
@@ -88,3 +89,59 @@ def test_captions_of_a_tar_in_its_notes_and_names_twice(tmp_path: Path) -> None:
     assert {one.key: one.captions for one in records} == {"0/0": ("a red kite",), "0/1": ("two",)}
     assert skips.counts == {"invalid entries": 1, "pictures without a caption": 1}
     assert "1.txt occurs twice, and the last one is read" in skips.first["invalid entries"]
+
+
+FAR = "boxes that reach far out of the image (cut; expected x1, y1, x2, y2 in pixels)"
+ASKED = {"annot_id": "1", "img_fn": "a.jpg", "objects": ["person", "dog"], "question": ["why", [1]],
+         "answer_choices": [["a"], ["b"], ["c"], ["d"]], "answer_label": 0, "metadata_fn": "a.json"}  # fmt: skip
+
+
+def test_boxes_of_vcr_and_flickr30k_far_outside_are_counted(tmp_path: Path) -> None:
+    notes = {"names": ["person", "dog"], "boxes": [[0, 0, 50, 50], [0, 0, 300, 200]], "width": 100, "height": 50}
+    saved(tmp_path / "a.json", notes)
+    lines, skips = saved(tmp_path / "v.jsonl", ASKED), Skips()
+    (one,) = vcr.read(Wanted(split="train", skips=skips), Source(lines), Source(tmp_path))
+    assert (one.objects[1].box, skips.counts) == ((0, 0, 1, 1), {FAR: 1})
+    box = "<bndbox><xmin>0</xmin><ymin>0</ymin><xmax>300</xmax><ymax>200</ymax></bndbox>"
+    size = "<size><width>100</width><height>50</height></size>"
+    saved(tmp_path / "boxes/7.xml", f"<annotation>{size}<object><name>1</name>{box}</object></annotation>")
+    saved(tmp_path / "texts/7.txt", "[/EN#1/people A girl] sits .")
+    names, skips = saved(tmp_path / "train.txt", "7"), Skips()
+    wanted = Wanted(skips=skips)
+    flickr30k.read(wanted, *map(Source, (tmp_path / "texts", names, tmp_path / "boxes")))
+    assert skips.counts == {FAR: 1}
+
+
+def test_a_line_of_vcr_with_other_objects_of_its_image_is_refused(tmp_path: Path) -> None:
+    others = [ASKED, ASKED | {"annot_id": "2", "objects": ["dog", "person"]}]
+    lines, skips = saved(tmp_path / "v.jsonl", "\n".join(map(json.dumps, others))), Skips()
+    (one,) = vcr.read(Wanted(split="train", skips=skips), Source(lines))
+    assert (len(one.choices), skips.counts) == (1, {"invalid entries": 1})
+
+
+def test_two_files_with_sizes_of_other_shapes_of_an_image_are_refused(tmp_path: Path) -> None:
+    saved(tmp_path / "c.json", CAPTIONS)
+    turned = INSTANCES | {"images": [{**IMAGES[0], "width": 50, "height": 100}]}
+    saved(tmp_path / "i.json", turned)
+    both = saved(tmp_path / "m.json", {"split": "train", "captions": "c.json", "instances": "i.json"})
+    with pytest.raises(DataError, match="100 x 50 pixels in one file and 50 x 100 in another"):
+        formats.read(both, need_pictures=False)
+
+
+def test_ids_of_another_image_are_refused(tmp_path: Path) -> None:
+    """A question's annotation, or a reference's box, that names an image of its own."""
+    questions = [{"question_id": n, "image_id": n, "question": "what"} for n in (1, 2)]
+    asked = Source(saved(tmp_path / "q.json", {"data_subtype": "val2014", "questions": questions}))
+    answers = [{"question_id": n, "image_id": 1, "answers": [{"answer": "dog"}]} for n in (1, 2)]
+    known, skips = Source(saved(tmp_path / "a.json", {"annotations": answers})), Skips()
+    (one,) = vqa2.read(Wanted(split="train", skips=skips), asked, known)
+    assert (one.questions[0].key, skips.counts) == ("1", {"invalid entries": 1})
+
+    images = [{"id": n, "file_name": f"{n}.jpg", "width": 100, "height": 50} for n in (1, 2)]
+    notes = [{"id": n, "image_id": n, "category_id": 1, "bbox": [0, 0, 50, 20]} for n in (1, 2)]
+    refs = [{"ref_id": n, "image_id": n, "ann_id": 1, "split": "train", "sentences": [{"sent_id": n, "sent": "a dog"}]}
+            for n in (1, 2)]  # fmt: skip
+    instances = saved(tmp_path / "i.json", {"images": images, "annotations": [*notes, notes[0]]})
+    skips = Skips()
+    (one,) = refcoco.read(Wanted(skips=skips), Source(saved(tmp_path / "r.json", refs)), Source(instances))
+    assert (one.key, skips.counts) == ("1", {"invalid entries": 2})

@@ -89,7 +89,7 @@ def test_what_is_wrong_is_named(folder: Path, lines: list[Any], message: str) ->
         read(folder, *lines)
 
 
-@pytest.mark.parametrize("box", [[0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1], [0, 0.5, 1.0, 0.5]])
+@pytest.mark.parametrize("box", [[0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1], [0, 0.5, 1.0, 0.5], [0.6, 0.6, 0.45, 0.3]])
 def test_a_box_in_fractions_is_refused_and_no_speck_in_the_corner(folder: Path, box: list[float]) -> None:
     with pytest.raises(DataError, match=r"which looks like fractions, expected pixels of the 100 x 200 image"):
         read(folder, {**POINTED, "box": box})
@@ -108,3 +108,11 @@ def test_boxes_that_may_be_corners_are_counted(folder: Path) -> None:
 def test_one_image_under_two_spellings_of_its_path_is_one_record(folder: Path) -> None:
     (record,) = read(folder, {"image": "./a.png", "captions": ["a dog"]}, {"image": "a.png", "captions": ["a cat"]})
     assert (record.key, record.captions) == ("./a.png", ("a dog", "a cat"))
+
+
+def test_an_image_of_two_shapes_is_refused(folder: Path) -> None:
+    skips = Skips()
+    (record,) = read(folder, POINTED, {**POINTED, "width": 200, "height": 100}, skips=skips)
+    assert (len(record.expressions), skips.counts) == (1, {"invalid entries": 1})
+    (record,) = read(folder, POINTED, {**POINTED, "width": 50, "height": 100})
+    assert len(record.expressions) == 2, "half as large"

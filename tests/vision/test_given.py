@@ -115,3 +115,19 @@ def test_features_of_an_image_before_it_was_turned_are_refused(tmp_path: Path) -
         DataError, match=r"an image of 100 x 50 pixels, expected features of 'a.jpg', which has 50 x 100"
     ):
         GivenRegions.of(tmp_path / "features", [record])
+
+
+@pytest.mark.parametrize("side", [40, 512])
+def test_square_sizes_of_an_image_that_is_not_square_are_refused(tmp_path: Path, side: int) -> None:
+    """Squashed before detection, or of another image; only MMF's files are known to repeat one side."""
+    write(tmp_path / "a.npz", boxes=np.array([[0, 0, 40, 40]] * 3), width=side, height=side)
+    with pytest.raises(
+        DataError, match=f"an image of {side} x {side} pixels, expected features of 'a', which has 60 x 40"
+    ):
+        GivenRegions.of(tmp_path, [Record("a", size=(60, 40))])
+
+
+def test_boxes_in_fractions_of_a_detector_that_reaches_out_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.npz", boxes=np.array([[0, 0.1, 1.05, 0.9]] * 3))
+    with pytest.raises(DataError, match="which look like fractions"):
+        GivenRegions.of(tmp_path, [Record("a")])

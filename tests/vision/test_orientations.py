@@ -94,6 +94,7 @@ RAMP = np.linspace(0, 1, 2400).reshape(40, 60)
         ((RAMP * (2**32 - 1)).astype("<u4"), 32, 1, 1), ((RAMP * (2**31 - 1)).astype("<i4"), 32, 2, 1),
         (RAMP.astype("<f4"), 32, 3, 1), (RAMP.astype("<f4"), 32, 3, 0), ((RAMP * 65535).astype("<u2"), 16, 1, 1),
         ((RAMP * 65535).astype("<u2"), 16, 1, 0), ((RAMP * 255).astype("u1"), 8, 1, 0),
+        ((RAMP * 255).astype("<f4"), 32, 3, 1),
     ],
 )  # fmt: skip
 def test_grey_tiffs_of_any_numbers_are_as_bright_as_they_are(
@@ -101,6 +102,33 @@ def test_grey_tiffs_of_any_numbers_are_as_bright_as_they_are(
 ) -> None:
     pixels = read_pixels(grey_tiff(values, bits, form, white), "a.tif")
     np.testing.assert_allclose(pixels[..., 0], 255 * (RAMP if white else 1 - RAMP), atol=1)
+
+
+@pytest.mark.parametrize("top", [1.004, 1.5, 255, 262])
+def test_a_float_above_white_makes_no_image_dark(top: float) -> None:
+    """As resampling and lights leave it."""
+    values = (RAMP * (1 if top < 2 else 255)).astype("<f4")
+    values[-1, -1] = top
+    pixels = read_pixels(grey_tiff(values, 32, 3, 1), "a.tif")
+    np.testing.assert_allclose(pixels[..., 0], 255 * RAMP, atol=1)
+
+
+@pytest.mark.parametrize(
+    ("depth", "colour", "key", "row"),
+    [
+        (16, 0, struct.pack(">H", 300), struct.pack(">8H", *[300] * 4, *[40_000] * 4)),
+        (16, 2, struct.pack(">3H", 300, 300, 300), struct.pack(">24H", *[300] * 12, *[40_000] * 12)),
+        (8, 0, struct.pack(">H", 5), bytes([5] * 4 + [156] * 4)),
+        (4, 0, struct.pack(">H", 5), bytes([0x55, 0x55, 0x99, 0x99])),
+        (2, 0, struct.pack(">H", 1), bytes([0b01010101, 0b10101010])),
+    ],
+)
+def test_the_transparent_colour_of_a_png_is_white_in_any_depth(depth: int, colour: int, key: bytes, row: bytes) -> None:
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, depth, colour, 0, 0, 0))
+    rows = chunk(b"IDAT", zlib.compress((b"\0" + row) * 8))
+    pixels = read_pixels(b"\x89PNG\r\n\x1a\n" + head + chunk(b"tRNS", key) + rows + chunk(b"IEND", b""), "a.png")
+    assert pixels[:, :4].min() == 255
+    assert 140 < pixels[:, 4:].min() <= pixels[:, 4:].max() < 180
 
 
 @pytest.mark.parametrize("form", ["tif", "jpg", "png", "webp"])

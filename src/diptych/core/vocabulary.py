@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass, field
 
+# Characters without a width that do not change a text: soft hyphen, marks of direction, joiners, emoji variants.
+UNSEEN = "\u00ad\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufe0e\ufe0f"
 _LAST_SIGMA = re.compile(r"(?<=[\w\u0300-\u036f])σ(?!\w)")
 
 

@@ -17,7 +17,7 @@ from diptych.runtime.errors import DataError
 
 # Names of the two directions: search captions with an image (TR in papers), or images with a caption (IR).
 RECALLS = {"captions": "text retrieval", "pictures": "image retrieval"}
-_BETWEEN_NUMBERS = re.compile(r"(?<=\d)\s*([-–—.,:;])\s*(?=\d)")  # `5 - 3` is not `5 3`
+_SIGNS = re.compile(r"(?<=\d)\s*([-–—.,:;])\s*(?=\d)|([£€¢])")  # `5 - 3` is not `5 3`; the tokens of € are those of $
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def same_texts(texts: Sequence[str]) -> NDArray[np.int64]:
 
     Texts with the same words and emoji have the same number. Case is ignored, and punctuation except between digits.
     """
-    signs = [(emoji_of(text), *_BETWEEN_NUMBERS.findall(text)) for text in texts]
+    signs = [(emoji_of(text), *_SIGNS.findall(text)) for text in texts]
     words = [" ".join(tokens_of(text)) or text.strip() for text in texts]
     return same_images(list(zip(words, signs, strict=True)))
 

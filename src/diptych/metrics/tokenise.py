@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from unicodedata import normalize
 
-from diptych.core.vocabulary import with_final_sigma
+from diptych.core.vocabulary import UNSEEN, with_final_sigma
 
 Tokens = Sequence[str]
 Ngram = tuple[str, ...]
@@ -90,6 +90,8 @@ _SPELT = str.maketrans(
 )
 _ENTITIES = {"&amp;": " & ", "&lt;": " < ", "&gt;": " > ", "&quot;": '"', "&nbsp;": " ", "&apos;": "'"}
 _CHUNK = re.compile(r"[^\s\u200b\ufeff]{1,256}")  # limits the length, as matching takes quadratic time
+_UNSEEN = str.maketrans("", "", UNSEEN)
+_MARKED = re.compile(r"[^\W\d_][\u0300-\u036f]+")
 _PLAIN = re.compile(r"[a-z]+")
 
 
@@ -103,9 +105,19 @@ def tokens_of(sentence: str) -> tuple[str, ...]:
     """
     if "&" in sentence and ";" in sentence:
         sentence = re.sub("|".join(_ENTITIES), lambda match: _ENTITIES[match.group()], sentence)
-    chunks = _CHUNK.findall(normalize("NFC", sentence.replace("\u00ad", "")))  # NFC: macOS writes é as two characters
+    chunks = _CHUNK.findall(sentence if sentence.isascii() else _one_form(sentence))
     pairs = pairwise([*chunks, ""])
     return tuple(token for chunk, after in pairs for token in _cut(chunk, after[:1].isdigit())) or emoji_of(sentence)
+
+
+def _one_form(sentence: str) -> str:
+    """Return the sentence in one of its forms: NFC, as macOS writes é as two characters, and without unseen marks.
+
+    A capital with marks may have a small letter of another form, such as the Turkish İ, so it becomes small here.
+    """
+    sentence = normalize("NFC", sentence.translate(_UNSEEN))
+    sentence = _MARKED.sub(lambda letter: normalize("NFC", letter[0].lower()), sentence)
+    return sentence.replace("İ", "i").replace("i\u0307", "i")
 
 
 def emoji_of(text: str) -> tuple[str, ...]:

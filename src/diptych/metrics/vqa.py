@@ -12,7 +12,7 @@ from typing import Literal
 from unicodedata import normalize
 
 from diptych.core.record import Question
-from diptych.core.vocabulary import with_final_sigma
+from diptych.core.vocabulary import UNSEEN, with_final_sigma
 from diptych.runtime.errors import DataError
 
 _PEOPLE = 10
@@ -21,7 +21,7 @@ _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eigh
 _DIGITS = {word: str(number) for number, word in enumerate(_NUMBERS)} | {"none": "0"}
 _ARTICLES = frozenset(["a", "an", "the"])
 # Invisible characters of web pages are deleted. Curly quotes and full-width signs and digits get their usual form.
-_USUAL = str.maketrans("\n\t\u3000‘’‛ʼ“”„", "   " + 4 * "'" + 3 * '"', "\u200b\ufeff\u00ad")
+_USUAL = str.maketrans("\n\t\u3000‘’‛ʼ“”„", "   " + 4 * "'" + 3 * '"', f"\u200b\ufeff{UNSEEN}")
 _USUAL |= {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
 _PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'  # apostrophe, colon and full stop are kept
 _CONTRACTED = """

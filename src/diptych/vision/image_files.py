@@ -33,6 +33,8 @@ ALIKE = 0.02  # relative difference up to which two aspect ratios count as the s
 USUAL_SCANS = 16  # scans of a progressive JPEG: encoders write about 10, and each may cost as much as a whole image
 TEXT_COST = 64  # reading a pixel written as digits (PPM's P1 to P3) takes as long as reading 64 others
 TILE_WIDTH, TILE_LENGTH, SAMPLE_BITS, SAMPLE_FORMAT, WHITE = 322, 323, 258, 339, 262  # tags of a TIFF
+# Pillow's names of a PNG's pixels -> factor, and bits to drop, which lead from their values to 8 bits
+KEYS = {"L;2": (85, 0), "L;4": (17, 0), "RGB;16B": (1, 8)}
 PNG = b"\x89PNG\r\n\x1a\n"  # first bytes of a PNG
 START_OF_SCAN = b"\xff\xda"  # a marker in JPEG files
 
@@ -166,10 +168,21 @@ def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image],
         with content, Image.open(content, formats=FORMATS) as image:
             if image.format == "MPO":  # MPO: a camera's JPEG, followed by further views of the same scene
                 vars(image).update(format="JPEG", n_frames=1)
+            if image.format == "PNG" and image.tile and image.tile[0].args in KEYS:
+                _scale_key(image, *KEYS[image.tile[0].args])
             if most_pixels is not None:
                 _check_size(path, *image.size, most_pixels)
                 _check_cost(path, image, most_pixels)
             return take(image)
+
+
+def _scale_key(image: Image.Image, times: int, shift: int) -> None:
+    """Scale the colour of transparent pixels like the pixels, which Pillow leaves as in the file."""
+    key = image.info.get("transparency")
+    if isinstance(key, int):
+        image.info["transparency"] = key * times >> shift
+    elif isinstance(key, tuple):
+        image.info["transparency"] = tuple(one * times >> shift for one in key)
 
 
 def _without_texts(file: Path | BytesIO) -> BytesIO | None:
@@ -205,18 +218,22 @@ def _to_eight_bits(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     """Scale an image to 8 bits.
 
     If the image has 16 bits or values above 255, white is 65,535 or a larger value in the image. Otherwise white is 1
-    if the values are fractions from 0 to 1, else 255. In a TIFF of 9 to 15 bits, white is the largest number of that
-    size. A TIFF's tags also state whether integers have a sign, and whether white is 0.
+    if the values are fractions from 0 to 1, else 255; floats may be up to twice as large, and are cut. In a TIFF of 9
+    to 15 bits, white is the largest number of that size. A TIFF's tags also state whether integers have a sign, and
+    whether white is 0.
     """
     array = np.asarray(image)
     unsigned = image.mode == "I" and SAMPLE_BITS in tags and tags.get(SAMPLE_FORMAT, (1,))[0] == 1
     values = (array.view(np.uint32) if unsigned else array).astype(np.float64)
     # Pillow's modes "I" and "F" do not define white, so the brightest pixel is white.
     most = values.max(initial=0, where=np.isfinite(values))
-    sixteen = image.mode.startswith("I;16") or most > 255
-    top = max(65535.0, most) if sixteen else 1.0 if image.mode == "F" and most <= 1 else 255.0
+    floats = image.mode == "F"  # resampling may have lifted some values above white
+    sixteen = image.mode.startswith("I;16") or most > (2 * 255 if floats else 255)
+    top = max(65535.0, most) if sixteen else 1.0 if floats and most <= 2 else 255.0
     if 8 < (bits := tags.get(SAMPLE_BITS, (8,))[0]) < 16:
         top = 2.0**bits - 1
+    if isinstance(key := image.info.get("transparency"), int):  # the value of transparent pixels of a PNG
+        values = np.where(values == key, top, values)
     eight = (np.nan_to_num(values).clip(0, top) / top * 255).round().astype(np.uint8)
     return Image.fromarray(255 - eight if tags.get(WHITE) == 0 else eight)
 

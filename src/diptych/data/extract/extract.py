@@ -32,7 +32,7 @@ from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.detector import Detector, Picture, computing_on
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.fingerprints import image_fingerprint
-from diptych.vision.image_files import same_shape
+from diptych.vision.image_files import picture_size, same_shape
 from diptych.vision.pictures import as_picture
 
 LOCAL, RAY = "local", "ray"
@@ -262,7 +262,7 @@ def _images_of(
 ) -> Iterator[Opened]:
     """Open the images of records in threads (if `processes` is 1) or in other processes."""
     if not detector.needs_pictures:
-        return ((record, None) for record in records)
+        return ((record, _misplaced(record)) for record in records)
     return _opened(records, threads, batch) if processes == 1 else _opened_by_processes(records, batch, processes)
 
 
@@ -280,6 +280,17 @@ def _opened(records: Iterator[Record], threads: int, ahead: int) -> Iterator[Ope
             yield queue.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _misplaced(record: Record) -> DataError | None:
+    """Return the error of a record whose image, of which only the header is read, has another shape than its boxes."""
+    if record.image is None or record.size is None or not record.marked("box"):
+        return None
+    try:
+        wrong = misplaced_boxes(record, picture_size(record.image))
+    except DataError:  # there is no such image, which is not needed
+        return None
+    return None if wrong is None else DataError(wrong, key=record.key)
 
 
 def _opened_by_processes(records: Iterator[Record], count: int, processes: int) -> Iterator[Opened]:

@@ -83,7 +83,7 @@ def _boxes(file: Path | None, skips: Skips) -> tuple[tuple[int, int], dict[str, 
     def around(entity: str) -> tuple[str, Box]:
         left, top, right, bottom = zip(*corners[entity], strict=True)
         whole = (min(left), min(top), max(right), max(bottom))
-        return entity, corner_box(whole, *size, f"{file.name}, entity {entity}")
+        return entity, corner_box(whole, *size, f"{file.name}, entity {entity}", skips.add)
 
     return size, dict(skips.every(corners, around, "entity"))
 

@@ -40,7 +40,7 @@ from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
 from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, named_captions, picture_at
 from diptych.runtime.errors import DataError
-from diptych.vision.image_files import picture_size
+from diptych.vision.image_files import picture_size, same_shape
 
 
 class Unreadable(DataError):
@@ -182,8 +182,11 @@ class _LineReader:
                 "`statement` and `true`, `text` and `label`, `objects`, or `more`",
             )
         if "width" in line and "height" in line:
-            size = value.read(_Size)
-            record = replace(record, size=(size.width, size.height))
+            sides = value.read(_Size)
+            size = sides.width, sides.height
+            if record.size is not None and not same_shape(record.size, size):
+                value.refuse(f"{size[0]} x {size[1]} pixels", f"{record.size}, its size in an earlier line or the file")
+            record = replace(record, size=size)
         if "captions" in line:
             record = self._with_captions(record, value)
         for names, add in ((("expression", "objects"), self._with_boxes), (("more",), self._with_more)):

@@ -13,7 +13,7 @@ Records of missing images are counted and left out, because downloads of public 
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError, nearest
 from diptych.runtime.plugins import raise_failed
 from diptych.vision.archives import is_there
+from diptych.vision.image_files import same_shape
 
 WHAT = "a manifest .json that names the files of a set"
 CROWDS = "crowds"
@@ -63,7 +64,7 @@ def read(source: Source, formats: Formats, wanted: Wanted, need_pictures: bool) 
     if not sets:
         source.json.refuse("no sets", "at least one", SETS)
     records = [record for one in sets for record in _set(one, source.path.parent, formats, wanted, need_pictures)]
-    joined = _keys_of_their_own(combined(_same_keys(records)))
+    joined = _keys_of_their_own(combined(_of_one_shape(_same_keys(records))))
     return _with_images(joined, wanted.skips, source.path) if need_pictures else joined
 
 
@@ -139,6 +140,20 @@ def _same_keys(records: list[Record]) -> list[Record]:
         key = record.key if path is None else keys[path]
         named.append(record if key == record.key else replace(record, key=key))
     return named
+
+
+def _of_one_shape(records: Iterable[Record]) -> Iterator[Record]:
+    """Yield the records. Raise DataError for an image with sizes of two shapes, as its boxes would be misplaced."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for record in records:
+        size = record.size
+        if size is not None and not same_shape(known := sizes.setdefault(record.key, size), size):
+            raise DataError(
+                f"this image is {known[0]} x {known[1]} pixels in one file and {size[0]} x {size[1]} in another, "
+                "expected one size; correct the wrong one, or leave out one of the files",
+                key=record.key,
+            )
+        yield record
 
 
 def _keys_of_their_own(records: list[Record]) -> list[Record]:

@@ -50,6 +50,7 @@ class _OfficialRef(_Ref, kw_only=True):
 class _RefBox(Struct):
     id: int
     bbox: Corners
+    image_id: int | UnsetType = UNSET
     iscrowd: Literal[0, 1] = 0
 
 
@@ -67,7 +68,13 @@ def read(wanted: Wanted, refs: Source, instances: Source | None = None) -> list[
     boxes: dict[int, _RefBox] = {}
     if instances is not None:
         (notes,) = with_images.lists("annotations")
-        wanted.skips.each(notes, _RefBox, lambda note, _: boxes.setdefault(note.id, note))
+        once = Once("annotation id")
+
+        def box(note: _RefBox, value: JsonValue) -> None:
+            once.check(note.id, value.where())
+            boxes[note.id] = note
+
+        wanted.skips.each(notes, _RefBox, box)
     images = CocoImages(with_images.lists("images")[0], wanted.skips)
     if not isinstance(file.value, list):
         (file,) = file.lists("refs")
@@ -95,6 +102,8 @@ class _Expressions:
             if isinstance(ref, _BoxedRef):
                 corners, is_crowd = ref.bbox, ref.iscrowd
             elif ref.ann_id in self._boxes:
+                if (owner := self._boxes[ref.ann_id].image_id) not in (UNSET, ref.image_id):
+                    value.refuse(f"an annotation of the image {owner}", f"one of the image {ref.image_id}", "ann_id")
                 corners, is_crowd = self._boxes[ref.ann_id].bbox, self._boxes[ref.ann_id].iscrowd
             else:
                 value.refuse(f"the annotation id {ref.ann_id}", f"one that {self._boxes_at} has", "ann_id")

@@ -156,31 +156,31 @@ def is_true(flag: Flag) -> bool:
 
 
 def box_of(corners: Corners, width: int, height: int, where: str, add: Callable[[str, str], None]) -> Box:
-    """Convert [left, top, width, height] in pixels to (x1, y1, x2, y2) in fractions of the image, clipped to it.
-
-    A box that reaches further out than BEYOND of the image's side is counted by `add` (`Skips.add`).
-    """
+    """Like `corner_box`, of [left, top, width, height] in pixels."""
     left, top, across, down = corners
-    if min(left / width, top / height) < -BEYOND or max((left + across) / width, (top + down) / height) > 1 + BEYOND:
-        add("boxes that reach far out of the image (cut; expected left, top, width, height in pixels)", where)
-    return corner_box((left, top, left + across, top + down), width, height, where, corners)
+    return corner_box((left, top, left + across, top + down), width, height, where, add, corners)
 
 
 def corner_box(
-    corners: Sequence[float], width: int, height: int, where: str, shown: Sequence[float] | None = None
-) -> Box:
+    corners: Sequence[float], width: int, height: int, where: str, add: Callable[[str, str], None],
+    shown: Sequence[float] | None = None,
+) -> Box:  # fmt: skip
     """Convert [x1, y1, x2, y2] in pixels to fractions of the image, clipped to it.
 
-    A fifth number, a score, is ignored. Raises DataError for a box that is completely outside the image, and for a box
+    A fifth number, a score, is ignored. A box that reaches further out than BEYOND of the image's side is counted by
+    `add` (`Skips.add`). Raises DataError for a box that is completely outside the image, and for a box
     that seems to be in fractions.
     """
     x1, y1, x2, y2 = corners[:4]
     numbers = ", ".join(f"{number:g}" for number in shown or corners)
-    if max(corners[:4]) <= 1 < FEW_PIXELS < min(width, height):
+    if max(corners[:4]) <= 1 + BEYOND < FEW_PIXELS < min(width, height):
         refuse(where, f"the box [{numbers}], which looks like fractions", f"pixels of the {width} x {height} image")
     box = (max(0.0, x1 / width), max(0.0, y1 / height), min(1.0, x2 / width), min(1.0, y2 / height))
     if box[0] >= box[2] or box[1] >= box[3]:
         refuse(where, f"the box [{numbers}]", f"one that overlaps the {width} x {height} pixels")
+    if min(x1 / width, y1 / height) < -BEYOND or max(x2 / width, y2 / height) > 1 + BEYOND:
+        form = "x1, y1, x2, y2" if shown is None else "left, top, width, height"
+        add(f"boxes that reach far out of the image (cut; expected {form} in pixels)", where)
     return box
 
 

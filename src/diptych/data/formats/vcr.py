@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from diptych.core import Choices, Object, Record
 from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
-from diptych.data.formats.parsing import picture_at, read_items, read_json
+from diptych.data.formats.parsing import Skips, picture_at, read_items, read_json
 from diptych.data.formats.values import JsonValue, Number, Option, Side, Text, corner_box, refuse
 
 # A text as a list of words and lists of indices into `objects`. The function `words` checks the words, because `Text |
@@ -48,11 +48,14 @@ def read(wanted: Wanted, lines: Source, metadata: Source | None = None) -> list[
     first: dict[str, tuple[_VcrLine, JsonValue]] = {}
 
     def take(line: _VcrLine, value: JsonValue) -> None:
-        by_image.add(line.img_fn, _choices(line, value), value.where())
-        first.setdefault(line.img_fn, (line, value))
+        choices = _choices(line, value)
+        known = first.setdefault(line.img_fn, (line, value))[0]
+        if (known.objects, known.metadata_fn) != (line.objects, line.metadata_fn):
+            value.refuse("other objects or metadata", f"those of an earlier line with {line.img_fn}", "objects")
+        by_image.add(line.img_fn, choices, value.where())
 
     def record(name: str, choices: tuple[Choices, ...], where: str) -> Record:
-        size, objects = (None, ()) if metadata is None else _metadata(*first[name], metadata.path)
+        size, objects = (None, ()) if metadata is None else _metadata(*first[name], metadata.path, wanted.skips)
         return wanted.record(name, where, size=size, choices=choices, objects=objects)
 
     read_items(lines.path, wanted.skips, _VcrLine, "annot_id", "annotation id", take)
@@ -99,7 +102,9 @@ def tokens(text: str) -> list[str | list[int]]:
     return [[int(word[1:-1])] if re.fullmatch(r"\[\d+\]", word) else word for word in text.split()]
 
 
-def _metadata(line: _VcrLine, value: JsonValue, folder: Path) -> tuple[tuple[int, int], tuple[Object, ...]]:
+def _metadata(
+    line: _VcrLine, value: JsonValue, folder: Path, skips: Skips
+) -> tuple[tuple[int, int], tuple[Object, ...]]:
     if line.metadata_fn is UNSET:
         value.refuse("an object without `metadata_fn`", "the metadata's name in it")
     path = picture_at(folder, line.metadata_fn, value.where())
@@ -113,6 +118,6 @@ def _metadata(line: _VcrLine, value: JsonValue, folder: Path) -> tuple[tuple[int
             file.refuse(f"a list of {len(listed)}", f"one of {len(names)}", name)
     if names != line.objects:
         file.refuse(f"{len(names)} names", f"the `objects` of {value.where()}", "names")
-    boxes = [corner_box(box, *size, file.where(f"boxes[{at}]")) for at, box in enumerate(known.boxes)]
+    boxes = [corner_box(box, *size, file.where(f"boxes[{at}]"), skips.add) for at, box in enumerate(known.boxes)]
     objects = zip(names, boxes, outlines, strict=True)
     return size, tuple(Object(name, box, mask=mask_of(outline, box, *size)) for name, box, outline in objects)

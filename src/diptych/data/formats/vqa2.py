@@ -31,6 +31,7 @@ class _Answer(Struct):
 class _Answered(Struct):
     question_id: int
     answers: list[Any]
+    image_id: int | None = None
     answer_type: Text = "other"  # some exports lack it
 
 
@@ -52,7 +53,9 @@ def read(
             if annotations is not None and number not in answers:
                 missing = f"one that {annotations.json.where()} answers"
                 value.refuse(f"question {number}", missing, "question_id")
-            words, kind = answers.get(number, ((), "other"))
+            words, kind, owner = answers.get(number, ((), "other", None))
+            if owner not in (None, one.image_id):
+                value.refuse(f"the image {one.image_id}", f"{owner}, as in the question's annotation", "image_id")
             by_image.add(one.image_id, Question(str(number), one.question, words, kind), where)
 
     wanted.skips.each(listed, _VqaQuestion, take)
@@ -67,9 +70,9 @@ def read(
     return by_image.records(wanted, record)
 
 
-def _answers(file: JsonValue, skips: Skips) -> dict[int, tuple[tuple[str, ...], str]]:
-    """Return question id -> (answers, answer type). Empty answers are counted in `skips` and left out."""
-    answers: dict[int, tuple[tuple[str, ...], str]] = {}
+def _answers(file: JsonValue, skips: Skips) -> dict[int, tuple[tuple[str, ...], str, int | None]]:
+    """Return question id -> (answers, answer type, image id). Empty answers are counted in `skips` and left out."""
+    answers: dict[int, tuple[tuple[str, ...], str, int | None]] = {}
     once = Once("question id")
 
     def take(note: _Answered, value: JsonValue) -> None:
@@ -79,7 +82,7 @@ def _answers(file: JsonValue, skips: Skips) -> dict[int, tuple[tuple[str, ...], 
             texts = skips.worded(value.inner("answers"), _Answer, lambda one: one.answer, "empty answers")
             if not texts:
                 value.refuse("no answers", "at least one", "answers")
-            answers[note.question_id] = texts, note.answer_type
+            answers[note.question_id] = texts, note.answer_type, note.image_id
 
     skips.each(file.lists("annotations")[0], _Answered, take)
     return answers

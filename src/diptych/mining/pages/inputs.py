@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from diptych.data.formats.format import usual_split
 from diptych.mining.pages import addresses
 from diptych.mining.tables import digest
 from diptych.runtime.errors import DataError, RecipeError
@@ -212,6 +213,8 @@ def _json(text: str, kind: str) -> InputLine:
         return InputLine(bad="no JSON")
     if not isinstance(entry, dict):
         return InputLine(bad="no object")
+    if usual_split(str(entry.get("split"))) in ("val", "test"):  # all that is mined is for training
+        return InputLine(bad="of a val or test split")
     keys = ("image",) if kind == "pictures" else ADDRESS_KEYS
     where = next((entry[key] for key in keys if isinstance(entry.get(key), str)), None)
     captions = next((entry[key] for key in TEXT_KEYS if isinstance(entry.get(key), str | list) and entry[key]), ())

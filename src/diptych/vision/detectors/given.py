@@ -255,7 +255,7 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
         return own
     if same_shape(own, known):
         return own  # boxes refer to a resized version of the image
-    if own[0] != own[1]:  # MMF's extraction script writes the same number for width and height
+    if own[0] != own[1] or not raw.one_side:
         wanted = f"features of {record.key!r}, which has {known[0]} x {known[1]}"
         remedy = "check which image the features belong to"
         refuse(raw.where, f"features of an image of {own[0]} x {own[1]} pixels", wanted, remedy)
@@ -276,7 +276,7 @@ def _fractions(raw: Raw, boxes: Floats, width: int, height: int) -> Floats:
     pixels = 1 if raw.fractions else np.array([width, height, width, height], dtype=np.float32)
     fractions: Floats = np.asarray(boxes / pixels, dtype=np.float32)
     inside = f"inside the image of {width} x {height} pixels"
-    if not raw.fractions and boxes.max() <= 1 and min(width, height) > 4:
+    if not raw.fractions and boxes.max() <= 1 + BEYOND and min(width, height) > 4:
         refuse(raw.where, f"boxes up to {boxes.max():g}, which look like fractions", f"boxes in pixels, {inside}")
     if fractions.max() > 1 + BEYOND or fractions.min() < -BEYOND:
         worst = boxes[np.abs(fractions - 0.5).max(1).argmax()]

@@ -57,7 +57,7 @@ def of_info(info: Any, features: Any, where: str) -> Raw:
     return Raw(
         where, features, _array(boxes), None if width is None or height is None else (width, height),
         classes=classes if classes is not None and classes.ndim > 1 else None,
-        scores=classes if classes is not None and classes.ndim == 1 else None,
+        scores=classes if classes is not None and classes.ndim == 1 else None, one_side=True,
     )  # fmt: skip
 
 

@@ -45,6 +45,7 @@ class Raw:
     scores: Array | None = None  # (R,) 0 to 1
     best_first: bool = True  # False: the rows must still be sorted by score
     named: str = "features"  # name of the array of features in the file, for errors
+    one_side: bool = False  # True: width and height may both be one of them, as MMF's extraction script writes them
 
 
 @runtime_checkable
