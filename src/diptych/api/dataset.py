@@ -9,12 +9,13 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
 import torch
 
 from diptych.api.arguments import check_features, check_path, check_type, python_errors
@@ -24,7 +25,7 @@ from diptych.core import Question, Record
 from diptych.core.record import WORDED
 from diptych.data.extract.own_data import store_of
 from diptych.data.formats import coco
-from diptych.data.formats.format import Source, Wanted, drawn_split, with_usual_splits
+from diptych.data.formats.format import Source, Wanted, drawn_split, usual_split, with_usual_splits
 from diptych.data.formats.parsing import Skips, answer_kind, combined
 from diptych.data.formats.table import read
 from diptych.data.store.store import INDEX, Store, iterate
@@ -192,6 +193,7 @@ class Dataset(Sequence[Example]):
             return cls(coco.read_captions(Wanted(Path(images), split, skips=skips), Source(file)), file.stem)
 
     @classmethod
+    @python_errors
     def from_rows(
         cls, rows: Any, *, image: str | None = None, caption: str | None = None, question: str | None = None,
         answer: str | None = None, split: str | None = None, seed: int = 0,
@@ -200,21 +202,22 @@ class Dataset(Sequence[Example]):
 
         The other parameters name columns. By default, the columns image, caption (or captions), question, answer (or
         answers) and split are used if they exist. An image may have any form that `Model.caption` takes. Of an image
-        that is not a file, a copy is stored in the cache. A caption or answer is a text or a list of texts. Rows of a
-        `DatasetDict` keep its splits. Other rows without a split get a split as in `read`. Rows with the same image are
+        that is not a file, a copy is stored in the cache. A caption or answer is a text or a list of texts. For several
+        questions in a row, the answers are a list of lists, one per question. Rows of a `DatasetDict` without a split
+        of their own keep its splits. Other rows without a split get a split as in `read`. Rows with the same image are
         joined. Raises DataError, with the row's index, for a row without texts or without an image.
         """
-        columns = _Columns(image, caption, question, answer, split)
         if isinstance(rows, Mapping):
-            parts = {name: rows[name] for name in rows}
+            parts: dict[str | None, Any] = {str(name): rows[name] for name in rows}
             if not all(hasattr(part, "column_names") for part in parts.values()):
                 raise DataError(f"found a mapping with {', '.join(map(str, rows))}, expected a list of rows as dicts")
         else:
             parts = {None: rows}
-        made = (record for name, part in parts.items() for record in columns.records(part, name, seed))
-        if not (records := combined(made)):
-            raise DataError("found no rows, expected rows with an image and a text")
         with _warned("rows", False) as skips:
+            columns = _Columns(image, caption, question, answer, split, seed, skips)
+            made = (record for name, part in parts.items() for record in columns.records(part, name))
+            if not (records := combined(made)):
+                raise DataError("found no rows, expected rows with an image and a text")
             return cls(with_usual_splits(records, skips), "rows")
 
 
@@ -236,39 +239,82 @@ class _Columns:
     question: str | None
     answer: str | None
     split: str | None
+    seed: int
+    skips: Skips
+    spelled: dict[str, str] = field(default_factory=dict)  # path -> the spelling that occurred first
 
-    def records(self, rows: Any, split: str | None, seed: int) -> Iterator[Record]:
+    def records(self, rows: Any, part: str | None) -> Iterator[Record]:
+        """Yield a record for each row. `part`: the name of these rows in a `DatasetDict`."""
         for number, row in enumerate(_rows(rows, self.image or "image")):
             key, path = _placed(self._value(row, number, "image"), number)
-            captions = _texts(self._value(row, number, "caption", "captions"), number)
-            questions, answers = (
-                _texts(self._value(row, number, name, f"{name}s"), number) for name in ("question", "answer")
-            )
-            if questions and not answers:
-                raise DataError(f"row {number} ({key}) has a question but no answer; leave it out, or add the answer")
+            if Path(key) == path:  # other spellings, such as ./a.png, are the same image
+                first = self.spelled.setdefault(os.path.abspath(key), key)
+                key, path = (first, Path(first)) if first != key and path.samefile(first) else (key, path)
+            captions = _texts(self._cell(row, number, "caption"), number)
+            split, place = self._split(row, number) or part, key
+            if split and part and usual_split(split) != usual_split(part):
+                self.skips.add(f"rows of {part!r} with the split {split!r} (the row's split is read)", f"row {number}")
+                place = f"{key}/{part}"  # the rows of another part have the same numbers
+            elif part:
+                split = part
+            questions = tuple(self._questions(row, number, place))
             if not captions and not questions:
                 raise DataError(
                     f"row {number} ({key}) has no words: found {', '.join(map(str, row))}, expected a caption, or a "
                     "question and an answer; leave such rows out, or name the columns (caption=, question=, answer=)"
                 )
-            named = self._value(row, number, "split")
-            if isinstance(named, Real) and not math.isnan(named):  # pandas marks missing values with NaN
-                raise DataError(f"row {number} has the split {named!r}, expected a name such as 'train'")
-            of = split or next(iter(_texts(named, number)), None) or drawn_split(key, seed)
-            items = tuple(Question(f"{key}/{number}/{n}", text, answers, answer_kind(answers))
-                              for n, text in enumerate(questions))  # fmt: skip
-            yield Record(key, of, path, captions=captions, questions=items)
+            yield Record(key, split or drawn_split(key, self.seed), path, captions=captions, questions=questions)
 
-    def _value(self, row: Any, number: int, *names: str) -> Any:
-        """Return the value in the column that the caller named, else in the first usual column, else None."""
-        named = getattr(self, names[0])
+    def _split(self, row: Any, number: int) -> str | None:
+        given = _listed(self._value(row, number, "split"))
+        for one in given:
+            if isinstance(one, Real) and not math.isnan(one):  # pandas marks missing values with NaN
+                raise DataError(f"row {number} has the split {one!r}, expected a name such as 'train'")
+        if len(names := _texts(given, number)) > 1:
+            raise DataError(f"row {number} has the splits {', '.join(names)}, expected one; leave one in the column")
+        return names[0] if names else None
+
+    def _questions(self, row: Any, number: int, key: str) -> Iterator[Question]:
+        """Yield the row's questions. Several questions need a list of answers for each."""
+        queries, answers = (self._cell(row, number, name) for name in ("question", "answer"))
+        texts, groups = _texts(queries, number), [every := _texts(answers, number)] * len(queries)
+        equal = 1 < len(queries) == len(answers)
+        if equal and any(isinstance(_opened(one), list) for one in answers):
+            groups = [_texts(one, number) for one in answers]
+        elif texts and every and ((texts[1:] and answers[1:]) or (every[1:] and (texts[1:] or equal))):
+            raise DataError(
+                f"row {number} ({key}) has {counted(texts, 'questions')} and {counted(every, 'answers')}: found two "
+                f"readings, {texts[0]!r} with {every[:1]} or with {every[:SHOWN]}, expected a list of answers for each "
+                "question, such as [['yes'], ['no']]; write that, or make one row for each question"
+            )
+        pairs = [(text, group) for one, group in zip(queries, groups, strict=True) for text in _texts(one, number)]
+        for n, (text, group) in enumerate(pairs):
+            if not group:
+                raise DataError(f"row {number} ({key}) has a question but no answer; leave it out, or add the answer")
+            yield Question(f"{key}/{number}/{n}", text, group, answer_kind(group))
+
+    def _cell(self, row: Any, number: int, name: str) -> list[Any]:
+        """Return the values in the named column, else in the plural of `name`, else in `name`; captions of both."""
+        if getattr(self, name) is not None:
+            return _listed(self._value(row, number, name))
+        one, many = (_listed(row.get(column)) for column in (name, f"{name}s"))
+        first, second = _texts(one, number), _texts(many, number)
+        if not first or not second or first == second:
+            return many if second else one
+        read = "both" if name == "caption" else f"`{name}s`"
+        self.skips.add(f"rows with `{name}` and other texts in `{name}s` (read: {read})", f"row {number}")
+        return [*many, *(text for text in first if text not in second and name == "caption")]
+
+    def _value(self, row: Any, number: int, name: str) -> Any:
+        """Return the value in the column that the caller named, else in the usual column `name`, else None."""
+        named = getattr(self, name)
         if not isinstance(row, Mapping):
             raise DataError(f"row {number} is of type {type(row).__name__}, expected a dict of columns")
         if named is not None and named not in row:
-            raise DataError(f"row {number} has no column {named!r} ({names[0]}=); it has {', '.join(map(str, row))}")
-        if named is None and names[0] == "image" and "image" not in row:
+            raise DataError(f"row {number} has no column {named!r} ({name}=); it has {', '.join(map(str, row))}")
+        if named is None and name == "image" and "image" not in row:
             raise DataError(f"row {number} has no column 'image'; pass image= as one of {', '.join(map(str, row))}")
-        return next((row[name] for name in ((named,) if named is not None else names) if name in row), None)
+        return row[named] if named is not None else row.get(name)
 
 
 def _rows(rows: Any, image: str) -> Iterable[Any]:
@@ -282,22 +328,43 @@ def _rows(rows: Any, image: str) -> Iterable[Any]:
     return rows
 
 
-def _texts(value: Any, row: int) -> tuple[str, ...]:
-    """Return the non-empty texts of a cell; a number becomes its text.
+def _opened(value: Any) -> Any:
+    """Return the list of a cell with several values, else its single value.
 
     In the package `datasets`, VQA v2's answers are dicts with the key `answer`.
     """
     if isinstance(value, Mapping):
-        value = value.get("answer")
+        return _opened(value.get("answer"))
+    if isinstance(value, np.ndarray | torch.Tensor) and value.ndim == 0:
+        return _opened(np.asarray(value)[()])
+    single = isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Iterable)
+    return value if single else list(value)
+
+
+def _listed(value: Any) -> list[Any]:
+    opened = _opened(value)
+    return opened if isinstance(opened, list) else [opened]
+
+
+def _texts(value: Any, row: int) -> tuple[str, ...]:
+    """Return the non-empty texts of a cell. Bytes are UTF-8, and a number becomes its text."""
+    value = _opened(value)
+    if isinstance(value, list):
+        return tuple(text for one in value for text in _texts(one, row))
+    if isinstance(value, bytes | bytearray | memoryview):
+        try:
+            value = bytes(value).decode()
+        except UnicodeDecodeError as error:
+            place = f"row {row} has bytes that are not UTF-8 (at byte {error.start})"
+            raise DataError(f"{place}, expected a text; decode it: value.decode('latin1')") from None
     if isinstance(value, str):
-        return (value,) if value.strip() else ()
-    if isinstance(value, bool):
+        return (str.__str__(value),) if value.strip() else ()  # not numpy's class of texts
+    if isinstance(value, bool | np.bool_):
         raise DataError(f"row {row} has {value} where a text is expected; write a word, such as 'yes'")
     if isinstance(value, Real) and not math.isnan(value):  # NaN is a missing value
-        return (str(int(value) if isinstance(value, Integral) else float(value)).removesuffix(".0"),)
-    if value is None or not isinstance(value, Iterable):  # other marks of missing values
-        return ()
-    return tuple(text for one in value for text in _texts(one, row))
+        number = int(value) if isinstance(value, Integral) else value if hasattr(value, "dtype") else float(value)
+        return (str(number).removesuffix(".0"),)
+    return ()  # other marks of missing values
 
 
 def _placed(value: Any, number: int) -> tuple[str, Path]:
