@@ -19,6 +19,7 @@ from diptych.runtime.files import bytes_of
 TAR, ZIP = ".tar", ".zip"
 BESIDE = "+"
 MOST_BYTES = 256 * 2**20  # size limit of one image in an archive
+UNCLEAR = -1  # offset of a zip's member that occurs twice, with different contents
 KEPT = 32  # number of archives whose lists of members are cached
 
 
@@ -26,6 +27,8 @@ def beside(path: Path) -> tuple[Path, Path] | None:
     """Return the two image paths in a path such as A.png+B.png. Return None for a path of one image."""
     left, plus, right = path.name.partition(BESIDE)
     if not plus or not left or not right or path.is_file():
+        return None
+    if (inside := archive_of(path)) is not None and _member(*inside) is not None:
         return None
     return path.with_name(left), path.with_name(right)
 
@@ -52,7 +55,7 @@ def is_there(name: Path | str) -> bool:
     if (two := beside(path)) is not None:
         return all(is_there(one) for one in two)
     inside = archive_of(path)
-    return inside is not None and inside[1] in members(inside[0])
+    return inside is not None and _member(*inside) is not None
 
 
 def content(path: Path) -> Path | io.BytesIO:
@@ -73,9 +76,16 @@ def read_bytes(path: Path) -> bytes:
 
 
 def members(archive: Path) -> dict[str, tuple[int, int]]:
-    """Return the offset and length in bytes of each complete member, by name. For a zip, all offsets are 0."""
+    """Return the offset and length in bytes of each complete member, by name. For a zip, offsets are 0 or UNCLEAR."""
     status = archive.stat()
     return _members(archive, status.st_mtime_ns, status.st_size)[0]
+
+
+def _member(archive: Path, name: str) -> tuple[int, int] | None:
+    entry = members(archive).get(name)
+    if entry is not None and entry[0] == UNCLEAR:
+        raise DataError(f"{archive}: found {name} twice, with different contents, expected it once; make the zip again")
+    return entry
 
 
 def damaged_members(archive: Path) -> list[str]:
@@ -89,7 +99,10 @@ def _members(archive: Path, _changed: int, size: int) -> tuple[dict[str, tuple[i
     try:
         if archive.suffix.lower() == ZIP:
             with zipfile.ZipFile(archive) as opened:
-                return {one.filename: (0, one.file_size) for one in opened.infolist()}, []
+                listed = [(one.filename, one.CRC, one.file_size) for one in opened.infolist()]
+            last = {one[0]: one for one in listed}
+            twice = [one[0] for one in listed if last[one[0]] != one]
+            return {name: (0, size) for name, _, size in listed} | dict.fromkeys(twice, (UNCLEAR, 0)), []
         entries, damaged, twice = _of_tar(archive, size, pass_over=False)
         if damaged:  # tarfile finds no member after a damaged header
             entries, _, twice = _of_tar(archive, size, pass_over=True)
@@ -142,10 +155,9 @@ def text_keys(images: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
 
 def read_member(archive: Path, name: str) -> bytes:
     """Return the bytes of a member of an archive. Raises FileNotFoundError, or DataError if it cannot be read."""
-    entries = members(archive)
-    if name not in entries:
+    if (entry := _member(archive, name)) is None:
         raise FileNotFoundError(f"no {name} in {archive}")
-    start, length = entries[name]
+    start, length = entry
     if length > MOST_BYTES:
         raise DataError(f"{archive}: {name} has {length} bytes, expected at most {MOST_BYTES}; remove this file")
     try:

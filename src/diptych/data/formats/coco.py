@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from diptych.core import Object, Record
 from diptych.data.formats.format import Source, Wanted
+from diptych.data.formats.image_folder import named_split
 from diptych.data.formats.parsing import Once, Skips, image_id_of, key_of_name, named_captions
 from diptych.data.formats.values import (
     Box,
@@ -37,6 +38,7 @@ class CocoImage(Struct):
     width: Side | None = None  # files of captions may lack the size
     height: Side | None = None
     relations: list[tuple[int, Text, int]] = []
+    split: Words | None = None  # some files name it, such as those of Karpathy's splits
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -175,7 +177,9 @@ class CocoImages:
         def record(image: CocoImage) -> Record:
             own: dict[str, Any] = {"size": image.size, "image_id": image_id_of(image.file_name, image.id)}
             key = image.file_name if keys[key_of_name(image.file_name)] > 1 else None  # for a.jpg and a.png
-            return wanted.record(image.file_name, self.places[image.id], key=key, **own, **fields(image))
+            where = self.places[image.id]
+            split = named_split(wanted, image.split, where)
+            return wanted.record(image.file_name, where, key=key, split=split, **own, **fields(image))
 
         return wanted.records(self.by_id.values(), record)
 

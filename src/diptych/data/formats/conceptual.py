@@ -9,13 +9,14 @@ from msgspec import Struct
 
 from diptych.core import Record
 from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.image_folder import CAPTIONS
+from diptych.data.formats.image_folder import CAPTIONS, named_split
 from diptych.data.formats.parsing import Once, each_json_line, each_line, first_line, key_of_name
 from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError
 
 ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
 _ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # possible names of the URL column
+SPLIT = "split"
 
 
 def fits(source: Source) -> bool:
@@ -27,20 +28,21 @@ def _columns(table: Source) -> tuple[int, int] | None:
     """Return the indices of the caption and the URL column, found by the header; None if a column is missing."""
     names = [name.lower() for name in table.names]
     at = next((at for at, name in enumerate(names) if name in _ADDRESSES), None)
-    other = None if at is None or len(names) != 2 else 1 - at
-    words = next((place for place, name in enumerate(names) if name in CAPTIONS), other)
+    others = [place for place, name in enumerate(names) if place != at and name != SPLIT]
+    words = next((place for place in others if names[place] in CAPTIONS), others[0] if len(others) == 1 else None)
     return None if at is None or words is None else (words, at)
 
 
 def read(wanted: Wanted, table: Source) -> list[Record]:
     """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M: one record per line except a header.
 
-    Other columns are ignored, such as labels. A key is `NAME/NUMBER`: the file's name without its suffix, and the
-    line's index from 0. Nothing is downloaded. An image must be in the folder of images, at the path that equals its
-    URL.
+    A column `split` names the split. Other columns are ignored, such as labels. A key is `NAME/NUMBER`: the file's name
+    without its suffix, and the line's index from 0. Nothing is downloaded. An image must be in the folder of images, at
+    the path that equals its URL.
     """
     columns = _columns(table)
     head = first_line(table.path)[0] if columns is not None else None
+    splits = [at for at, name in enumerate(table.names) if columns is not None and name.lower() == SPLIT][:1]
 
     def take(line: str, where: str) -> Record | None:
         if line.strip() == head:
@@ -54,7 +56,8 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
         if ADDRESS.match(caption) and not ADDRESS.match(rest[0]):
             caption, rest[0] = rest[0], caption
         key = f"{table.path.stem}/{int(where.rpartition(' ')[2]) - 1:06d}"
-        return wanted.record(rest[0].strip(), where, key=key, captions=(caption.strip(),))
+        split = named_split(wanted, fields[splits[0]] if splits else None, where)
+        return wanted.record(rest[0].strip(), where, key=key, split=split, captions=(caption.strip(),))
 
     return [record for record in each_line(table.path, wanted.skips, take) if record is not None]
 

@@ -5,8 +5,9 @@ from msgspec import UNSET, Struct, UnsetType
 from diptych.core import Record, TaskItem
 from diptych.core.labels import CLASSIFY
 from diptych.data.formats.format import ByImage, Source, Wanted
+from diptych.data.formats.image_folder import once_split
 from diptych.data.formats.parsing import read_items
-from diptych.data.formats.values import JsonValue, Text
+from diptych.data.formats.values import JsonValue, Text, Words
 
 
 class _Meme(Struct):
@@ -14,15 +15,20 @@ class _Meme(Struct):
     img: Text
     text: Text
     label: int | UnsetType = UNSET  # the challenge's test set has no labels
+    split: Words | None = None
 
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
     """Read one record per image. Its label is the text "0" or "1"."""
-    by_image = ByImage[TaskItem]()
+    by_image, splits = ByImage[TaskItem](), dict[str, str | None]()
 
     def take(line: _Meme, value: JsonValue) -> None:
+        once_split(splits, wanted, line.img, line.split, value)
         answers = () if line.label is UNSET else (str(line.label),)
         by_image.add(line.img, TaskItem(str(line.id), line.text, answers), value.where())
 
     read_items(lines.path, wanted.skips, _Meme, "id", "id", take)
-    return by_image.records(wanted, lambda name, items, where: wanted.record(name, where, more={CLASSIFY: items}))
+    return by_image.records(
+        wanted,
+        lambda name, items, where: wanted.record(name, where, split=splits.get(name), more={CLASSIFY: items}),
+    )

@@ -1,27 +1,40 @@
 """Read an ImageFolder of the Hugging Face hub: images, and a metadata.jsonl or metadata.csv with captions."""
 
 import csv
-from collections.abc import Callable, Iterator
+import json
+import os
+import re
+import warnings
+from ast import literal_eval
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from diptych.core import Record
 from diptych.data.formats.format import SHARES, ByImage, Source, Wanted, usual_split
-from diptych.data.formats.parsing import Pictures, check_utf8, each_json_line, read_lines
+from diptych.data.formats.parsing import Pictures, Skips, check_utf8, each_json_line, read_lines
 from diptych.data.formats.values import JsonValue, Words, refuse
+from diptych.vision.archives import archive_of, beside
+from diptych.vision.image_files import is_named_image
 
-NAMES = ("metadata.jsonl", "metadata.csv")  # the first file that exists is read
+NAMES = ("metadata.jsonl", "metadata.csv")  # all that exist are read
 CSV = ".csv"
 MOST_LINES = 100  # limit of the lines of a csv row: after an unclosed quote, only the first line is skipped
 CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of these columns is read
+_TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # a text of Python, in quotes
+_LIST = re.compile(rf"\[\s*(?:{_TEXT}[\s,]*)+\]", re.S)  # numpy writes no commas between texts
+_NUMBER = re.compile(r"[-_. ]?\d+$")  # such as the year in test2017
 
 
 def tables(path: Path) -> list[Path]:
-    """Return the metadata files in the folder; without them, the metadata files in its subfolders of splits."""
-    there = ([path / name] if (path / name).is_file() else sorted(path.glob(f"*/{name}")) for name in NAMES)
-    return next(filter(None, there), [])
+    """Return the metadata files in the folder, and those in its direct subfolders, such as folders of splits."""
+    inner = sorted(one for name in NAMES for one in path.glob(f"*/{name}") if not one.parent.name.startswith("."))
+    return [one for one in (*(path / name for name in NAMES), *inner) if one.is_file()]
 
 
 def fits(source: Source) -> bool:
@@ -30,30 +43,97 @@ def fits(source: Source) -> bool:
     return source.has("file_name", ending=".jsonl") or (source.path.is_dir() and bool(tables(source.path)))
 
 
+@dataclass
+class _Read:
+    """What the rows of all tables have."""
+
+    here: Wanted
+    captions: ByImage[tuple[str, Path]] = field(default_factory=ByImage[tuple[str, Path]])  # with the captions' tables
+    splits: dict[str, str | None] = field(default_factory=dict)  # of images whose rows name a split
+    named: set[str] = field(default_factory=set)  # names of all images with a row
+
+
 def read(wanted: Wanted, source: Source) -> list[Record]:
     """Read one record per image; the key is the image's path in the folder.
 
-    A subfolder such as `train` names the split.
+    A column `split`, else a subfolder such as `train`, names the split. Files of the folder that are not read, and
+    images without a row, are counted in `wanted.skips`.
     """
-    root, by_image = source.path if source.path.is_dir() else source.path.parent, ByImage[str]()
+    whole = source.path.is_dir()
+    root = source.path if whole else source.path.parent
     pictures = Pictures((root,), wanted=False) if isinstance(wanted.pictures, Pictures) else root
-    here = Wanted(pictures if source.path.is_dir() else wanted.pictures, wanted.split, wanted.seed, wanted.skips)
-    for table in tables(root) if source.path.is_dir() else [source.path]:
-        take = partial(_take, by_image, here, table.parent.relative_to(root))
+    here = Wanted(pictures if whole else wanted.pictures, wanted.split, wanted.seed, wanted.skips)
+    rows, listed = _Read(here), tables(root) if whole else [source.path]
+    for table in listed:
+        take = partial(_take, rows, table, table.parent.relative_to(root))
         if table.suffix.lower() == CSV:
             here.skips.every(_rows(table, take), lambda row: row(), "row")
         else:
             each_json_line(table, here.skips, take)
-    return by_image.records(
-        here,
-        lambda name, captions, where: here.record(
-            name, where, key=name, split=wanted.split or _split_of(name.split("/")[0]), captions=captions
-        ),
-    )
+    records = rows.captions.records(here, partial(_record, rows))
+    if whole:
+        taken = {*listed, *(root / name for name in rows.named), *files_of(records)}
+        note_unread(here.skips, root, taken, "pictures without a row in a table (not read)")
+    return records
 
 
-def _split_of(folder: str) -> str | None:
-    return split if (split := usual_split(folder)) in SHARES else None
+def _record(rows: _Read, name: str, given: tuple[tuple[str, Path], ...], where: str) -> Record:
+    here, first = rows.here, dict[str, Path]()
+    captions = tuple(text for text, table in given if first.setdefault(text, table) == table)
+    if len(captions) < len(given):
+        here.skips.add("captions that two tables have (kept once)", where, len(given) - len(captions))
+    split = rows.splits.get(name) or here.split or _split_of(name, here.skips)
+    return here.record(name, where, key=name, split=split, captions=captions)
+
+
+def _split_of(name: str, skips: Skips) -> str | None:
+    """Return the split that a folder in an image's path names, the outermost if several do: test2017 is `test`."""
+    for folder in name.split("/")[:-1]:
+        if (split := usual_split(folder)) in SHARES:
+            return split
+        if (split := usual_split(_NUMBER.sub("", folder))) in SHARES:
+            skips.add(f"pictures of the folder {folder[:40]!r} (read as the split {split!r})", name)
+            return split
+    return None
+
+
+def named_split(wanted: Wanted, split: str | None, where: str) -> str | None:
+    """Return the split that the caller gave, else the one that an entry of a file names, else None."""
+    named = (split or "").strip() or None
+    if named and wanted.split and usual_split(named) != usual_split(wanted.split):
+        wanted.skips.add(f"entries that name another split than the given {wanted.split!r} (not used)", where)
+    return wanted.split or named
+
+
+def once_split(splits: dict[str, str | None], wanted: Wanted, image: str, split: str | None, value: JsonValue) -> None:
+    """Add the split that an entry names for its image. Refuse another one than that of an earlier entry."""
+    named = named_split(wanted, split, value.where())
+    if named and (earlier := splits.setdefault(image, named)) != named:
+        value.refuse(f"`{named}`", f"`{earlier}`, the split of an earlier entry with {image}", "split")
+
+
+def files_of(records: Iterable[Record]) -> Iterator[Path]:
+    """Yield the files that hold the records' images: both of a pair, and the archive of a member."""
+    for image in (record.image for record in records if record.image is not None):
+        for one in beside(image) or (image,):
+            inside = archive_of(one)
+            yield inside[0] if inside is not None else one
+
+
+def note_unread(skips: Skips, folder: Path, taken: Container[Path], pictures: str) -> None:
+    """Count the files in a folder that are not in `taken`, by their ending; images under the reason `pictures`."""
+    for inner, folders, files in os.walk(folder):
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        for path in (Path(inner, name) for name in sorted(files) if not name.startswith(".")):
+            if path not in taken:
+                where = os.fsencode(path).decode("utf-8", "backslashreplace")
+                skips.add(pictures if is_named_image(path.name) else unread(path.name), where)
+
+
+def unread(name: str) -> str:
+    """Return the reason under which a file that is not read is counted."""
+    ending = os.fsencode(Path(name).suffix.lower()[:20]).decode("utf-8", "backslashreplace")
+    return f"files ending in {ending or 'nothing'} (not read)"
 
 
 def _rows(table: Path, take: Callable[[JsonValue], None]) -> Iterator[Callable[[], None]]:
@@ -78,20 +158,41 @@ def _row(take: Callable[[JsonValue], None], head: list[str], fields: list[str], 
     check_utf8(",".join(fields), where)
     if len(fields) != len(head):
         refuse(where, f"{len(fields) or 'no'} fields", f"the {len(head)} fields {', '.join(head)}")
-    take(JsonValue(dict(zip(head, fields, strict=True)), where))
+    row: dict[str, Any] = dict(zip(head, fields, strict=True))
+    take(JsonValue(row | {name: _listed(row[name]) for name in CAPTIONS if name in row}, where))
 
 
-def _take(by_image: ByImage[str], here: Wanted, folder: Path, value: JsonValue) -> None:
-    line, where = value.read(dict[str, Any]), value.where()
-    name = line.get("file_name")
+def _listed(cell: str) -> str | list[str]:
+    """Return a cell as a list of captions if it holds a list of texts of JSON, Python or numpy."""
+    text = cell.strip()
+    if text.startswith("[") and text.endswith("]"):
+        with suppress(ValueError, RecursionError):
+            texts = json.loads(text)
+            return texts if all(isinstance(one, str) for one in texts) else cell
+        with suppress(ValueError, SyntaxError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an unknown escape, such as \d
+            return [literal_eval(one) for one in re.findall(_TEXT, text, re.S)] if _LIST.fullmatch(text) else cell
+    return cell
+
+
+class _Split(Struct):
+    split: Words | None = None
+
+
+def _take(rows: _Read, table: Path, folder: Path, value: JsonValue) -> None:
+    line, where, skips = value.read(dict[str, Any]), value.where(), rows.here.skips
+    given = line.get("file_name")
     captions = next((line[one] for one in CAPTIONS if one in line), None)
     captions = [captions] if isinstance(captions, str) else captions
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(given, str) or not given.strip():
         value.refuse("a line without `file_name`", "the image's name in it")
+    rows.named.add(name := (folder / given).as_posix())
     if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
         value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(CAPTIONS)}")
-    for caption in JsonValue(captions, where).read(list[Words]):
+    texts, split = JsonValue(captions, where).read(list[Words]), value.read(_Split).split
+    once_split(rows.splits, rows.here, name, split, value)
+    for caption in texts or [""]:
         if caption.strip():
-            by_image.add((folder / name).as_posix(), caption, where)
+            rows.captions.add(name, (caption, table), where)
         else:
-            here.skips.add("empty captions", where)
+            skips.add("empty captions", where)

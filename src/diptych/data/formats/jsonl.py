@@ -120,6 +120,7 @@ class _Rationales(Struct):
 
 
 _TEXT: Any = values.Words
+MEANT = {"set", "subset", "partition"}  # other names of `split`
 KINDS = ("captions", "question", "expression", "statement", "label", "objects", "more")
 
 
@@ -136,7 +137,8 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
         name = names.setdefault(os.path.normpath(line.image), line.image)  # ./a.jpg is a.jpg
-        if line.split is UNSET and (close := get_close_matches("split", value.value.keys() - keys, 1, 0.75)):
+        new = value.value.keys() - keys if line.split is UNSET else set[str]()
+        if close := [*sorted(new & MEANT), *get_close_matches("split", new, 1, 0.75)]:
             wanted.skips.add(f"key {close[0]!r} is not read; did you mean split?", value.where())
         keys.update(value.value)
         if line.split is not UNSET and (earlier := splits.get(name, line.split)) != line.split:

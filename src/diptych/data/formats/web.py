@@ -1,10 +1,11 @@
 """Read web images with captions as img2dataset writes them: tars (WebDataset), or folders of files.
 
-Each image has the files KEY.jpg and KEY.txt, in a tar such as 00000.tar or a folder such as 00000/. Without KEY.txt,
-the `caption` in KEY.json is read. The path may also be a single tar. Conceptual Captions, SBU and LAION are often
-downloaded with img2dataset.
+Each image has the files KEY.jpg and KEY.txt, in a tar such as 00000.tar or a folder such as 00000/. Each line of
+KEY.txt is a caption. Without KEY.txt, the `caption` in KEY.json is read. The path may also be a single tar. Conceptual
+Captions, SBU and LAION are often downloaded with img2dataset.
 """
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from msgspec import Struct
 
 from diptych.core import Record
 from diptych.data.formats.format import Source, Wanted
+from diptych.data.formats.image_folder import note_unread, unread
 from diptych.data.formats.parsing import Skips, parse_value
 from diptych.data.formats.values import Words
 from diptych.runtime.errors import DataError
@@ -39,12 +41,16 @@ def fits(folder: Path) -> bool:
 def read(wanted: Wanted, source: Source) -> list[Record]:
     """Read one record per image with a caption, in the order of the tars or folders and of the images in them.
 
-    Images without captions, captions without images, and empty captions are counted in `wanted.skips` and left out.
+    Images without captions, captions without images, empty captions, and files that are not read are counted in
+    `wanted.skips` and left out.
     """
-    folder, skips, records = source.path, wanted.skips, []
+    folder, skips, records, taken = source.path, wanted.skips, list[Record](), set[Path]()
     tars = [folder] if folder.is_file() else sorted(folder.glob(TARS))
     for shard in tars or sorted(inner for inner in folder.iterdir() if inner.is_dir()):
         images, captions, notes = _named(shard, skips)
+        taken.update(
+            (shard,) if tars else (shard / name for some in (images, captions, notes) for name in some.values())
+        )
         keys = text_keys(images, captions)
         for key in images.keys() & notes.keys() - keys.keys():
             keys[key], captions[key] = key, notes[key]
@@ -52,10 +58,12 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
             if key not in keys:
                 skips.add("pictures without a caption", f"{shard / name}")
         captioned = [(key, name, captions[keys[key]]) for key, name in images.items() if key in keys]
-        for key, name, text in skips.every(captioned, partial(_with_words, shard), "caption"):
-            if text:
+        for key, name, texts in skips.every(captioned, partial(_with_words, shard), "caption"):
+            if len(texts) > 1:
+                skips.add("captions of several lines (each line is a caption)", f"{shard / captions[keys[key]]}")
+            if texts:
                 full = f"{shard.stem}/{key}"
-                records.append(Record(full, wanted.split_of(full), shard / name, captions=(text,)))
+                records.append(Record(full, wanted.split_of(full), shard / name, captions=texts))
             else:
                 why = "pictures without a caption" if captions[keys[key]] == notes.get(key) else "empty captions"
                 skips.add(why, f"{shard / name}")
@@ -63,6 +71,8 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
             skips.add("captions without a picture", f"{shard / captions[key]}")
     if not records:
         raise DataError(f"{folder}: found no image with a caption, expected KEY.jpg with KEY.txt in tars or folders")
+    if folder.is_dir():
+        note_unread(skips, folder, taken, "pictures outside of the tars or folders (not read)")
     return records
 
 
@@ -81,6 +91,8 @@ def _named(shard: Path, skips: Skips) -> tuple[dict[str, str], dict[str, str], d
             if key in images:
                 skips.add("further pictures of one key (the last one is read)", f"{shard / images[key]}")
             images[key] = name
+        elif shard.is_file() and not name.rpartition("/")[2].startswith("."):
+            skips.add(unread(name), f"{shard / name}")
     return images, captions, notes
 
 
@@ -90,15 +102,17 @@ def _whole(damaged: list[str], name: str) -> str:
     return name
 
 
-def _with_words(shard: Path, one: tuple[str, str, str]) -> tuple[str, str, str]:
+def _with_words(shard: Path, one: tuple[str, str, str]) -> tuple[str, str, tuple[str, ...]]:
     content = read_member(shard, one[2]) if shard.is_file() else bytes_of(shard / one[2])
     try:
         text = content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as cut:
         raise DataError(f"{shard / one[2]}: found bytes that are not UTF-8 (at byte {cut.start}); delete it") from None
     if one[2].lower().endswith(NOTES):  # metadata, whose `caption` is used if there is no .txt
-        text = parse_value(text, str(shard / one[2])).read(_Notes).caption or ""
-    return one[0], one[1], text.strip()
+        lines = [parse_value(text, str(shard / one[2])).read(_Notes).caption or ""]
+    else:
+        lines = re.split("[\r\n]", text)
+    return one[0], one[1], tuple(line.strip() for line in lines if line.strip())
 
 
 class _Notes(Struct):
