@@ -77,15 +77,15 @@ SPLIT: dict[str, tuple[Any, list[str]]] = {
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_a_split_that_entries_name_is_the_images_split(name: str, tmp_path: Path) -> None:
-    """A split that the caller gave wins; that is noted where an entry names another."""
+    """As with own lines: one that the caller gave is for entries that name none; that is noted where they differ."""
     content, keys = SPLIT[name]
     file = filled(tmp_path, {name: content}) / name
     records, skips = taken(file)
     assert {key: records[key].split for key in keys} == dict(zip(keys, ("test", "web"), strict=True))
     assert skips.counts == {}
     records, skips = taken(file, split="test")
-    assert {one.split for one in records.values()} == {"test"}
-    assert skips.counts == {"entries that name another split than the given 'test' (not used)": 1}
+    assert {key: records[key].split for key in keys} == dict(zip(keys, ("test", "web"), strict=True))
+    assert skips.counts == {"entries that name another split than the given 'test' (theirs is used)": 1}
 
 
 @pytest.mark.parametrize("name", SPLIT)

@@ -98,11 +98,11 @@ def _split_of(name: str, skips: Skips) -> str | None:
 
 
 def named_split(wanted: Wanted, split: str | None, where: str) -> str | None:
-    """Return the split that the caller gave, else the one that an entry of a file names, else None."""
+    """Return the split that an entry of a file names, else the one that the caller gave, else None."""
     named = (split or "").strip() or None
     if named and wanted.split and usual_split(named) != usual_split(wanted.split):
-        wanted.skips.add(f"entries that name another split than the given {wanted.split!r} (not used)", where)
-    return wanted.split or named
+        wanted.skips.add(f"entries that name another split than the given {wanted.split!r} (theirs is used)", where)
+    return named or wanted.split
 
 
 def once_split(splits: dict[str, str | None], wanted: Wanted, image: str, split: str | None, value: JsonValue) -> None:
