@@ -17,7 +17,7 @@ from diptych.data.formats.table import read
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import open_pixels
 
-LINES = "captions of several lines (each line is a caption)"
+LINES = "captions of several lines (each file is one caption)"
 NO_ROW = "pictures without a row in a table (not read)"
 
 
@@ -120,17 +120,17 @@ def test_other_names_of_split_in_own_lines_are_noted(key: str, tmp_path: Path) -
     assert taken(tmp_path / "both.jsonl")[1].counts == {}
 
 
-def test_each_line_of_a_text_file_is_a_caption(tmp_path: Path) -> None:
-    """In tars and in folders; the file of one line stays one caption, and a caption of JSON is not divided."""
-    files = {"0.png": None, "0.txt": "a dog runs\r\n\n a brown dog\nthe dog\n", "1.png": None, "1.txt": "\none line\n",
+def test_a_text_file_of_several_lines_is_one_caption_and_is_counted(tmp_path: Path) -> None:
+    """In tars and in folders, as img2dataset writes captions of pages (its issue 344)."""
+    files = {"0.png": None, "0.txt": "a bowl of apples\non a wooden table\n", "1.png": None, "1.txt": "\none line\n",
              "2.png": None, "2.json": '{"caption": "two\\nlines"}'}  # fmt: skip
     filled(tmp_path / "folders" / "00000", files)
     for path in (tar_of(tmp_path / "00000.tar", files), tmp_path / "folders"):
         records, skips = taken(path)
         assert [one.captions for one in records.values()] == [
-            ("a dog runs", "a brown dog", "the dog"), ("one line",), ("two\nlines",)
+            ("a bowl of apples\non a wooden table",), ("one line",), ("two\nlines",)
         ]  # fmt: skip
-        assert skips.counts == {LINES: 1}
+        assert skips.counts == {LINES: 2}
         assert skips.first[LINES].endswith("0.txt")
 
 

@@ -1,11 +1,10 @@
 """Read web images with captions as img2dataset writes them: tars (WebDataset), or folders of files.
 
-Each image has the files KEY.jpg and KEY.txt, in a tar such as 00000.tar or a folder such as 00000/. Each line of
-KEY.txt is a caption. Without KEY.txt, the `caption` in KEY.json is read. The path may also be a single tar. Conceptual
-Captions, SBU and LAION are often downloaded with img2dataset.
+Each image has the files KEY.jpg and KEY.txt, in a tar such as 00000.tar or a folder such as 00000/. KEY.txt is one
+caption, as in img2dataset, also if it has several lines. Without KEY.txt, the `caption` in KEY.json is read. The path
+may also be a single tar. Conceptual Captions, SBU and LAION are often downloaded with img2dataset.
 """
 
-import re
 from functools import partial
 from pathlib import Path
 
@@ -58,12 +57,12 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
             if key not in keys:
                 skips.add("pictures without a caption", f"{shard / name}")
         captioned = [(key, name, captions[keys[key]]) for key, name in images.items() if key in keys]
-        for key, name, texts in skips.every(captioned, partial(_with_words, shard), "caption"):
-            if len(texts) > 1:
-                skips.add("captions of several lines (each line is a caption)", f"{shard / captions[keys[key]]}")
-            if texts:
+        for key, name, text in skips.every(captioned, partial(_with_words, shard), "caption"):
+            if "\n" in text:
+                skips.add("captions of several lines (each file is one caption)", f"{shard / captions[keys[key]]}")
+            if text:
                 full = f"{shard.stem}/{key}"
-                records.append(Record(full, wanted.split_of(full), shard / name, captions=texts))
+                records.append(Record(full, wanted.split_of(full), shard / name, captions=(text,)))
             else:
                 why = "pictures without a caption" if captions[keys[key]] == notes.get(key) else "empty captions"
                 skips.add(why, f"{shard / name}")
@@ -102,17 +101,15 @@ def _whole(damaged: list[str], name: str) -> str:
     return name
 
 
-def _with_words(shard: Path, one: tuple[str, str, str]) -> tuple[str, str, tuple[str, ...]]:
+def _with_words(shard: Path, one: tuple[str, str, str]) -> tuple[str, str, str]:
     content = read_member(shard, one[2]) if shard.is_file() else bytes_of(shard / one[2])
     try:
         text = content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as cut:
         raise DataError(f"{shard / one[2]}: found bytes that are not UTF-8 (at byte {cut.start}); delete it") from None
     if one[2].lower().endswith(NOTES):  # metadata, whose `caption` is used if there is no .txt
-        lines = [parse_value(text, str(shard / one[2])).read(_Notes).caption or ""]
-    else:
-        lines = re.split("[\r\n]", text)
-    return one[0], one[1], tuple(line.strip() for line in lines if line.strip())
+        text = parse_value(text, str(shard / one[2])).read(_Notes).caption or ""
+    return one[0], one[1], text.strip()
 
 
 class _Notes(Struct):
