@@ -188,3 +188,10 @@ def test_numbers_and_arrays_of_no_dimensions_are_read_with_their_own_digits() ->
         assert answers(cell) == (text,)
     with pytest.raises(DataError, match="row 0 has True where a text is expected"):
         answers(np.array(True))
+
+
+def test_one_image_under_two_names_of_its_split_is_in_one_split(images: list[str]) -> None:
+    rows = [{"image": images[0], "caption": text, "split": split} for text, split in (("a", "Train"), ("b", "train"))]
+    with pytest.warns(UserWarning, match="pictures of the split 'Train' \\(read as 'train'\\): 1"):
+        (one,) = Dataset.from_rows(rows)
+    assert (one.record.split, one.captions) == ("train", ("a", "b"))

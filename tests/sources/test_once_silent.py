@@ -53,6 +53,20 @@ def test_a_dev_split_next_to_a_val_split_stays_apart(tmp_path: Path) -> None:
     assert any(what.startswith("two splits of one meaning, 'dev' and 'val'") for what in skips.counts)
 
 
+def test_one_image_under_two_names_of_its_split_is_in_one_split(tmp_path: Path) -> None:
+    lines = [
+        {"image": "a.jpg", "captions": [text], "split": split} for text, split in (("a", "Train"), ("b", "train "))
+    ]
+    own = saved(tmp_path / "o.jsonl", "\n".join(map(json.dumps, lines)))
+    sets = [
+        {"split": one["split"], "captions": saved(tmp_path / f"{n}.json", CAPTIONS).name} for n, one in enumerate(lines)
+    ]
+    manifest = saved(tmp_path / "m.json", {"sets": sets})
+    for file in (own, manifest):
+        (one,) = formats.read(file, need_pictures=False)
+        assert (one.split, len(one.captions)) == ("train", 2)
+
+
 def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path: Path) -> None:
     for name in ("a.png", "b.avif", "c.HEIC", "d/e.heic", "f", ".hidden"):
         saved(tmp_path / name, "x")

@@ -216,9 +216,9 @@ class Dataset(Sequence[Example]):
         with _warned("rows", False) as skips:
             columns = _Columns(image, caption, question, answer, split, seed, skips)
             made = (record for name, part in parts.items() for record in columns.records(part, name))
-            if not (records := combined(made)):
+            if not (records := combined(with_usual_splits(made, skips))):
                 raise DataError("found no rows, expected rows with an image and a text")
-            return cls(with_usual_splits(records, skips), "rows")
+            return cls(records, "rows")
 
 
 @contextmanager

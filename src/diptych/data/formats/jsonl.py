@@ -36,7 +36,7 @@ from diptych.core.entailment import ENTAILMENT, LABELS
 from diptych.core.labels import CLASSIFY
 from diptych.core.record import WORDED
 from diptych.data.formats import parsing, values
-from diptych.data.formats.format import Source, Wanted
+from diptych.data.formats.format import Source, Wanted, usual_split
 from diptych.data.formats.masks import Outlines, mask_of
 from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, named_captions, picture_at
 from diptych.runtime.errors import DataError
@@ -141,7 +141,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
         if close := [*sorted(new & MEANT), *get_close_matches("split", new, 1, 0.75)]:
             wanted.skips.add(f"key {close[0]!r} is not read; did you mean split?", value.where())
         keys.update(value.value)
-        if line.split is not UNSET and (earlier := splits.get(name, line.split)) != line.split:
+        if line.split is not UNSET and usual_split(earlier := splits.get(name, line.split)) != usual_split(line.split):
             value.refuse(f"`{line.split}`", f"`{earlier}`, the split of an earlier line with {name}", "split")
         old = records.get(name) or wanted.record(name, value.where(), key=name)
         if line.image_id is not None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.core import Record
-from diptych.data.formats.format import Format, Source, Wanted, one_of
+from diptych.data.formats.format import Format, Source, Wanted, one_of, with_usual_splits
 from diptych.data.formats.parsing import Pictures, Skips, combined
 from diptych.data.formats.public import ABOUT, IMAGES, SETS, SPLIT
 from diptych.data.formats.values import JsonValue, Text
@@ -64,7 +64,7 @@ def read(source: Source, formats: Formats, wanted: Wanted, need_pictures: bool) 
     if not sets:
         source.json.refuse("no sets", "at least one", SETS)
     records = [record for one in sets for record in _set(one, source.path.parent, formats, wanted, need_pictures)]
-    joined = _keys_of_their_own(combined(_of_one_shape(_same_keys(records))))
+    joined = _keys_of_their_own(combined(_of_one_shape(_same_keys(with_usual_splits(records, wanted.skips)))))
     return _with_images(joined, wanted.skips, source.path) if need_pictures else joined
 
 
