@@ -28,7 +28,7 @@ TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 # ids that were lost in silence, other forms of one character, turned and white-is-zero TIFFs (142, Y), images of pages
 # that scripts fill or unfold (145, Y), a loaded model as a detector (7, P), sizes, boxes and ids of two files that
 # disagree, transparent colours, unseen marks (63, Y), splits, lists and tables of folders and rows (165, Y).
-MOST_LINES = 42_721
+MOST_LINES = 42_724
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:

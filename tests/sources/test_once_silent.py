@@ -90,6 +90,14 @@ def test_ids_that_two_categories_or_captions_share(tmp_path: Path) -> None:
     assert skips.counts["caption ids that occur twice (both captions are kept)"] == 1
 
 
+def test_attributes_that_are_no_texts_cost_no_instance(tmp_path: Path) -> None:
+    """CVAT writes `occluded`."""
+    file = json.loads(json.dumps(INSTANCES))
+    file["annotations"][0]["attributes"] = {"occluded": False, "rotation": 0.0, "colour": "red", "half": "\ud83d"}
+    (one,) = coco.read_instances(Wanted(split="train"), Source(saved(tmp_path / "i.json", file)))
+    assert one.objects[0].attributes == {"colour": "red"}
+
+
 def test_captions_of_a_tar_in_its_notes_and_names_twice(tmp_path: Path) -> None:
     """Of img2dataset without .txt; a second file of a name replaces the first, which is counted."""
     files = [("0.jpg", b"x"), ("0.json", b'{"caption": "a red kite"}'), ("1.jpg", b"x"), ("1.txt", b"one"),

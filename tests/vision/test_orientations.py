@@ -94,7 +94,7 @@ RAMP = np.linspace(0, 1, 2400).reshape(40, 60)
         ((RAMP * (2**32 - 1)).astype("<u4"), 32, 1, 1), ((RAMP * (2**31 - 1)).astype("<i4"), 32, 2, 1),
         (RAMP.astype("<f4"), 32, 3, 1), (RAMP.astype("<f4"), 32, 3, 0), ((RAMP * 65535).astype("<u2"), 16, 1, 1),
         ((RAMP * 65535).astype("<u2"), 16, 1, 0), ((RAMP * 255).astype("u1"), 8, 1, 0),
-        ((RAMP * 255).astype("<f4"), 32, 3, 1),
+        ((RAMP * 255).astype("<f4"), 32, 3, 1), ((RAMP * 32767).astype("<i2"), 16, 2, 1),
     ],
 )  # fmt: skip
 def test_grey_tiffs_of_any_numbers_are_as_bright_as_they_are(
@@ -102,6 +102,12 @@ def test_grey_tiffs_of_any_numbers_are_as_bright_as_they_are(
 ) -> None:
     pixels = read_pixels(grey_tiff(values, bits, form, white), "a.tif")
     np.testing.assert_allclose(pixels[..., 0], 255 * (RAMP if white else 1 - RAMP), atol=1)
+
+
+def test_a_dark_image_of_sixteen_bits_stays_dark() -> None:
+    """A PGM of 16 bits whose values would also be some of 8 bits."""
+    values = (RAMP * 255).astype(">u2")
+    assert read_pixels(b"P5 60 40 65535\n" + values.tobytes(), "a.pgm").max() == 1
 
 
 @pytest.mark.parametrize("top", [1.004, 1.5, 255, 262])

@@ -107,7 +107,8 @@ def _width_at(height: int, size: tuple[int, int]) -> int:
 
 def upright_pixels(image: Image.Image) -> Pixels:
     """Return the pixels of an open image in RGB, with EXIF's orientation applied."""
-    return to_pixels(ImageOps.exif_transpose(image), getattr(image, "tag_v2", {}))
+    tags = {SAMPLE_BITS: (16,)} if image.format == "PPM" else getattr(image, "tag_v2", {})
+    return to_pixels(ImageOps.exif_transpose(image), tags)
 
 
 def as_jpeg(pixels: Pixels, side: int, quality: int = 75) -> bytes:
@@ -219,19 +220,20 @@ def _to_eight_bits(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
 
     If the image has 16 bits or values above 255, white is 65,535 or a larger value in the image. Otherwise white is 1
     if the values are fractions from 0 to 1, else 255; floats may be up to twice as large, and are cut. In a TIFF of 9
-    to 15 bits, white is the largest number of that size. A TIFF's tags also state whether integers have a sign, and
+    to 16 bits, white is the largest number of that size. A TIFF's tags also state whether integers have a sign, and
     whether white is 0.
     """
     array = np.asarray(image)
-    unsigned = image.mode == "I" and SAMPLE_BITS in tags and tags.get(SAMPLE_FORMAT, (1,))[0] == 1
+    signed = tags.get(SAMPLE_FORMAT, (1,))[0] == 2
+    unsigned = image.mode == "I" and SAMPLE_BITS in tags and not signed
     values = (array.view(np.uint32) if unsigned else array).astype(np.float64)
     # Pillow's modes "I" and "F" do not define white, so the brightest pixel is white.
     most = values.max(initial=0, where=np.isfinite(values))
     floats = image.mode == "F"  # resampling may have lifted some values above white
     sixteen = image.mode.startswith("I;16") or most > (2 * 255 if floats else 255)
     top = max(65535.0, most) if sixteen else 1.0 if floats and most <= 2 else 255.0
-    if 8 < (bits := tags.get(SAMPLE_BITS, (8,))[0]) < 16:
-        top = 2.0**bits - 1
+    if not floats and 8 < (bits := tags.get(SAMPLE_BITS, (8,))[0]) <= 16:
+        top = 2.0 ** (bits - signed) - 1
     if isinstance(key := image.info.get("transparency"), int):  # the value of transparent pixels of a PNG
         values = np.where(values == key, top, values)
     eight = (np.nan_to_num(values).clip(0, top) / top * 255).round().astype(np.uint8)

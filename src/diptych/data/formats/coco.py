@@ -62,7 +62,7 @@ class _Instance(Struct):
     image_id: int
     category_id: int
     bbox: Corners
-    attributes: dict[str, Text] = {}  # only Storybook writes `attributes` and `visible`
+    attributes: dict[str, Any] = {}  # texts are read, which Storybook writes, as it does `visible`
     visible: Number = 1.0
     iscrowd: Literal[0, 1] = 0
 
@@ -124,7 +124,8 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
                 skips.add(CROWDS, value.where())
                 return
             box = image.box(note.bbox, value.where("bbox"), skips)
-            objects[image.id].append(Object(kinds[note.category_id], box, note.attributes, note.visible))
+            texts = {name: one for name, one in note.attributes.items() if isinstance(one, str) and text_of_id(one)}
+            objects[image.id].append(Object(kinds[note.category_id], box, texts, note.visible))
 
     def fields(image: CocoImage) -> dict[str, Any]:
         things, relations = tuple(objects[image.id]), tuple(image.relations)
