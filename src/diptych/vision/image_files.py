@@ -29,6 +29,7 @@ T = TypeVar("T")
 Pixels: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
 MOST_PIXELS = 64_000_000  # 8000 x 8000 pixels take 200 MB; a larger image is probably a mistake or an attack
 SMALLEST_SIDE = 4
+BEYOND = 0.2  # boxes that reach further out than this share of the image may be corners, or for another image size
 ALIKE = 0.02  # relative difference up to which two aspect ratios count as the same image, resized
 USUAL_SCANS = 16  # scans of a progressive JPEG: encoders write about 10, and each may cost as much as a whole image
 TEXT_COST = 64  # reading a pixel written as digits (PPM's P1 to P3) takes as long as reading 64 others

@@ -10,8 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from diptych.core import Object, Record
-from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.image_folder import named_split
+from diptych.data.formats.format import Source, Wanted, named_split
 from diptych.data.formats.parsing import Once, Skips, image_id_of, key_of_name, named_captions
 from diptych.data.formats.values import (
     Box,

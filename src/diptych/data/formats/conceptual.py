@@ -8,8 +8,8 @@ import re
 from msgspec import Struct
 
 from diptych.core import Record
-from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.image_folder import CAPTIONS, named_split
+from diptych.data.formats.format import Source, Wanted, named_split
+from diptych.data.formats.image_folder import CAPTIONS
 from diptych.data.formats.parsing import Once, each_json_line, each_line, first_line, key_of_name
 from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError

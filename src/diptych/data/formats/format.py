@@ -1,8 +1,9 @@
 """A data format: its name, its files, how they are recognised, and how they are read."""
 
 import hashlib
+import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,6 +15,8 @@ from diptych.core import Record
 from diptych.data.formats.parsing import Pictures, Skips, first_line, key_of_name, parsed_line, picture_at, read_json
 from diptych.data.formats.values import LOOKED_AT, JsonValue
 from diptych.runtime.errors import DataError
+from diptych.vision.archives import archive_of, beside
+from diptych.vision.image_files import is_named_image
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 SYNONYMS = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
@@ -91,6 +94,45 @@ class Wanted:
         """
         key = key_of_name(image) if key is None else key
         return Record(key, split or self.split_of(key), picture_at(self.pictures, image, where, self.skips), **fields)
+
+
+def named_split(wanted: Wanted, split: str | None, where: str) -> str | None:
+    """Return the split that an entry of a file names, else the one that the caller gave, else None."""
+    named = (split or "").strip() or None
+    if named and wanted.split and usual_split(named) != usual_split(wanted.split):
+        wanted.skips.add(f"entries that name another split than the given {wanted.split!r} (theirs is used)", where)
+    return named or wanted.split
+
+
+def once_split(splits: dict[str, str | None], wanted: Wanted, image: str, split: str | None, value: JsonValue) -> None:
+    """Add the split that an entry names for its image. Refuse another one than that of an earlier entry."""
+    named = named_split(wanted, split, value.where())
+    if named and (earlier := splits.setdefault(image, named)) != named:
+        value.refuse(f"`{named}`", f"`{earlier}`, the split of an earlier entry with {image}", "split")
+
+
+def files_of(records: Iterable[Record]) -> Iterator[Path]:
+    """Yield the files that hold the records' images: both of a pair, and the archive of a member."""
+    for image in (record.image for record in records if record.image is not None):
+        for one in beside(image) or (image,):
+            inside = archive_of(one)
+            yield inside[0] if inside is not None else one
+
+
+def note_unread(skips: Skips, folder: Path, taken: Container[Path], pictures: str) -> None:
+    """Count the files in a folder that are not in `taken`, by their ending; images under the reason `pictures`."""
+    for inner, folders, files in os.walk(folder):
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        for path in (Path(inner, name) for name in sorted(files) if not name.startswith(".")):
+            if path not in taken:
+                where = os.fsencode(path).decode("utf-8", "backslashreplace")
+                skips.add(pictures if is_named_image(path.name) else unread(path.name), where)
+
+
+def unread(name: str) -> str:
+    """Return the reason under which a file that is not read is counted."""
+    ending = os.fsencode(Path(name).suffix.lower()[:20]).decode("utf-8", "backslashreplace")
+    return f"files ending in {ending or 'nothing'} (not read)"
 
 
 class ByImage(Generic[Item]):

@@ -4,8 +4,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Record, TaskItem
 from diptych.core.labels import CLASSIFY
-from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.image_folder import once_split
+from diptych.data.formats.format import ByImage, Source, Wanted, once_split
 from diptych.data.formats.parsing import read_items
 from diptych.data.formats.values import JsonValue, Text, Words
 

@@ -2,11 +2,10 @@
 
 import csv
 import json
-import os
 import re
 import warnings
 from ast import literal_eval
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,11 +15,18 @@ from typing import Any
 from msgspec import Struct
 
 from diptych.core import Record
-from diptych.data.formats.format import SHARES, ByImage, Source, Wanted, usual_split
+from diptych.data.formats.format import (
+    SHARES,
+    ByImage,
+    Source,
+    Wanted,
+    files_of,
+    note_unread,
+    once_split,
+    usual_split,
+)
 from diptych.data.formats.parsing import Pictures, Skips, check_utf8, each_json_line, read_lines
 from diptych.data.formats.values import JsonValue, Words, refuse
-from diptych.vision.archives import archive_of, beside
-from diptych.vision.image_files import is_named_image
 
 NAMES = ("metadata.jsonl", "metadata.csv")  # all that exist are read
 CSV = ".csv"
@@ -95,45 +101,6 @@ def _split_of(name: str, skips: Skips) -> str | None:
             skips.add(f"pictures of the folder {folder[:40]!r} (read as the split {split!r})", name)
             return split
     return None
-
-
-def named_split(wanted: Wanted, split: str | None, where: str) -> str | None:
-    """Return the split that an entry of a file names, else the one that the caller gave, else None."""
-    named = (split or "").strip() or None
-    if named and wanted.split and usual_split(named) != usual_split(wanted.split):
-        wanted.skips.add(f"entries that name another split than the given {wanted.split!r} (theirs is used)", where)
-    return named or wanted.split
-
-
-def once_split(splits: dict[str, str | None], wanted: Wanted, image: str, split: str | None, value: JsonValue) -> None:
-    """Add the split that an entry names for its image. Refuse another one than that of an earlier entry."""
-    named = named_split(wanted, split, value.where())
-    if named and (earlier := splits.setdefault(image, named)) != named:
-        value.refuse(f"`{named}`", f"`{earlier}`, the split of an earlier entry with {image}", "split")
-
-
-def files_of(records: Iterable[Record]) -> Iterator[Path]:
-    """Yield the files that hold the records' images: both of a pair, and the archive of a member."""
-    for image in (record.image for record in records if record.image is not None):
-        for one in beside(image) or (image,):
-            inside = archive_of(one)
-            yield inside[0] if inside is not None else one
-
-
-def note_unread(skips: Skips, folder: Path, taken: Container[Path], pictures: str) -> None:
-    """Count the files in a folder that are not in `taken`, by their ending; images under the reason `pictures`."""
-    for inner, folders, files in os.walk(folder):
-        folders[:] = sorted(one for one in folders if not one.startswith("."))
-        for path in (Path(inner, name) for name in sorted(files) if not name.startswith(".")):
-            if path not in taken:
-                where = os.fsencode(path).decode("utf-8", "backslashreplace")
-                skips.add(pictures if is_named_image(path.name) else unread(path.name), where)
-
-
-def unread(name: str) -> str:
-    """Return the reason under which a file that is not read is counted."""
-    ending = os.fsencode(Path(name).suffix.lower()[:20]).decode("utf-8", "backslashreplace")
-    return f"files ending in {ending or 'nothing'} (not read)"
 
 
 def _rows(table: Path, take: Callable[[JsonValue], None]) -> Iterator[Callable[[], None]]:

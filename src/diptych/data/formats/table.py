@@ -37,13 +37,14 @@ from diptych.data.formats.format import (
     Wanted,
     drawn_split,
     not_known,
+    note_unread,
     one_of,
     with_usual_splits,
 )
 from diptych.data.formats.parsing import Pictures, Skips, uncollected
 from diptych.runtime.errors import DataError
 from diptych.runtime.plugins import unknown_name
-from diptych.vision.image_files import ENDINGS, find_pictures, is_named_image
+from diptych.vision.image_files import ENDINGS, find_pictures
 
 __all__ = ["FORMATS", "drawn_split", "list_formats", "read"]
 
@@ -63,9 +64,7 @@ def _mined(wanted: Wanted, folder: Source) -> list[Record]:
 
 def _pictures(wanted: Wanted, folder: Source) -> list[Record]:
     images = find_pictures(folder.path)
-    for path in sorted(folder.path.rglob("*")):
-        if not path.name.startswith(".") and not is_named_image(path.name) and path.is_file():
-            wanted.skips.add(f"files ending in {path.suffix.lower()[:20] or 'nothing'} (not read)", path.name)
+    note_unread(wanted.skips, folder.path, set(images), "pictures (not read)")
     if not images:
         raise DataError(f"no images in {folder.path}; expected some, or a file of a known format; {LIST_THEM}")
     # Bytes of a file name that are not UTF-8 are escaped, because a key must be text.

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from diptych.runtime.errors import DataError
+from diptych.vision.image_files import BEYOND
 
-BEYOND = 0.2  # boxes that reach further out than this share of the image may be corners, or for another image size
 FEW_PIXELS = 4  # larger images have no box of a single pixel
 LONGEST = 1_000_000  # limit of an image's side in pixels
 _HUGE = 1e15
@@ -172,16 +172,20 @@ def corner_box(
     that seems to be in fractions.
     """
     x1, y1, x2, y2 = corners[:4]
-    numbers = ", ".join(f"{number:g}" for number in shown or corners)
     if max(corners[:4]) <= 1 + BEYOND < FEW_PIXELS < min(width, height):
-        refuse(where, f"the box [{numbers}], which looks like fractions", f"pixels of the {width} x {height} image")
+        given = f"{_numbers(shown or corners)}, which looks like fractions"
+        refuse(where, given, f"pixels of the {width} x {height} image")
     box = (max(0.0, x1 / width), max(0.0, y1 / height), min(1.0, x2 / width), min(1.0, y2 / height))
     if box[0] >= box[2] or box[1] >= box[3]:
-        refuse(where, f"the box [{numbers}]", f"one that overlaps the {width} x {height} pixels")
+        refuse(where, _numbers(shown or corners), f"one that overlaps the {width} x {height} pixels")
     if min(x1 / width, y1 / height) < -BEYOND or max(x2 / width, y2 / height) > 1 + BEYOND:
         form = "x1, y1, x2, y2" if shown is None else "left, top, width, height"
         add(f"boxes that reach far out of the image (cut; expected {form} in pixels)", where)
     return box
+
+
+def _numbers(box: Sequence[float]) -> str:
+    return f"the box [{', '.join(f'{number:g}' for number in box)}]"
 
 
 def text_of_id(given: Any) -> str | None:

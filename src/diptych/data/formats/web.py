@@ -11,8 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from diptych.core import Record
-from diptych.data.formats.format import Source, Wanted
-from diptych.data.formats.image_folder import note_unread, unread
+from diptych.data.formats.format import Source, Wanted, note_unread, unread
 from diptych.data.formats.parsing import Skips, parse_value
 from diptych.data.formats.values import Words
 from diptych.runtime.errors import DataError

@@ -35,7 +35,7 @@ from diptych.vision.detectors.weights import write_detector
 from diptych.vision.features.files import FeatureFiles, NoFeatures, open_features, state_of
 from diptych.vision.features.profile import PICTURES, name_of, profile_of
 from diptych.vision.features.raw import Raw, refuse
-from diptych.vision.image_files import picture_size, same_shape
+from diptych.vision.image_files import BEYOND, picture_size, same_shape
 
 KIND = GIVEN
 NAMES = "classes.txt"
@@ -43,7 +43,6 @@ WHOLE_BOXES = "all, each box the whole picture"  # value of the contract's `sele
 MOST_REGIONS = 10_000
 LARGEST = 65504.0  # largest float16 number, because stores keep float16
 LONGEST = 1_000_000  # pixels
-BEYOND = 0.2  # boxes that reach further out than this share of the image belong to another image size
 ROUNDED = 1e-3  # how far rounding to float16 can lift a probability above 1
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
