@@ -220,7 +220,7 @@ def test_images_of_coco_are_found_in_the_folder_of_the_files_name(images: list[P
     for folder in (tmp_path, tmp_path / "annotations"):
         file = folder / "captions_val2017.json"
         file.write_text(json.dumps(content))
-        assert Dataset.read(file)[0].image.size == (12, 8)
+        assert Dataset.read(file, split="val")[0].image.size == (12, 8)
     (tmp_path / "val2017").rename(tmp_path / "elsewhere")
     with pytest.raises(DataError, match=r"found no image .*/0.png; download it, or pass the images' folder with `im"):
         Dataset.read(tmp_path / "captions_val2017.json")

@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 
 from diptych.api.dataset import Dataset
+from diptych.data.formats.format import drawn_split
 from diptych.runtime.errors import DataError
 
 VQA = {"question": "what is it?", "split": "train"}
@@ -195,3 +196,29 @@ def test_one_image_under_two_names_of_its_split_is_in_one_split(images: list[str
     with pytest.warns(UserWarning, match="pictures of the split 'Train' \\(read as 'train'\\): 1"):
         (one,) = Dataset.from_rows(rows)
     assert (one.record.split, one.captions) == ("train", ("a", "b"))
+
+
+def test_a_row_without_a_split_has_that_of_its_image_and_other_draws_are_counted(images: list[str]) -> None:
+    splits = ("web", None, float("nan"), "")
+    rows = [{"image": image, "caption": "a", "split": split} for image, split in zip(images, splits, strict=True)]
+    rows.append({"image": images[0], "caption": "b", "split": None})
+    counted = r"images without a split, next to images with one \(theirs is drawn\): 3 \(the first: 1.png\)"
+    with pytest.warns(UserWarning, match=counted):
+        data = Dataset.from_rows(rows)
+    assert [one.record.split for one in data] == ["web", *(drawn_split(image, 0) for image in images[1:])]
+    assert data[0].captions == ("a", "b")
+    assert len(silent([{"image": image, "caption": "a"} for image in images])) == 4
+
+
+@pytest.mark.parametrize("cell", ['["one", "two"]', "['one', 'two']", "['one' 'two']", ["one", "two"]])
+def test_a_text_that_holds_a_list_is_its_texts(cell: object) -> None:
+    """As tables keep lists in a cell."""
+    assert captions(cell) == answers(cell) == ("one", "two")
+
+
+def test_a_text_in_brackets_that_is_no_list_is_one_text() -> None:
+    assert captions("[laughs] and [cries]") == ("[laughs] and [cries]",)
+    for text in ("[['yes'], ['no']]", "['yes', 3]"):
+        with pytest.warns(UserWarning, match=r"texts that look like lists \(each is one text\): 1 \(.*row 0"):
+            (one,) = Dataset.from_rows([{"image": "0.png", "answer": text, **VQA}])
+        assert one.questions[0].answers == (text,)

@@ -27,8 +27,9 @@ TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 # the next image's h5 arrays requested ahead (17, R), boxes and sizes that disagree, splits by other names, files and
 # ids that were lost in silence, other forms of one character, turned and white-is-zero TIFFs (142, Y), images of pages
 # that scripts fill or unfold (145, Y), a loaded model as a detector (7, P), sizes, boxes and ids of two files that
-# disagree, transparent colours, unseen marks (63, Y), splits, lists and tables of folders and rows (172, Y).
-MOST_LINES = 42_731
+# disagree, transparent colours, unseen marks (63, Y), splits, lists and tables of folders and rows (172, Y), draws of
+# splits that are said, rows read in a file of their own (52, Y).
+MOST_LINES = 42_784
 
 
 def test_all_is_in_at_most_eighteen_rooms() -> None:

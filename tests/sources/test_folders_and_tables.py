@@ -179,7 +179,22 @@ def test_all_tables_of_a_folder_and_its_subfolders_are_read(tmp_path: Path) -> N
         "r.png": ("further", "root"), "test/b.png": ("two", "two", "more"), "train/a.png": ("one",),
         "val/c.png": ("three",), "val/d.png": ("four",),
     }  # fmt: skip
-    assert skips.counts == {"captions that two tables have (kept once)": 1}
+    assert skips.counts == {
+        "captions that two tables have (kept once)": 1,
+        "images without a split, next to images with one (theirs is drawn)": 1,  # r.png, in no folder of a split
+    }
+    assert skips.first["images without a split, next to images with one (theirs is drawn)"] == "r.png"
+
+
+def test_an_entry_that_names_another_split_than_its_folder_is_counted(tmp_path: Path) -> None:
+    lines = [{"file_name": f"{name}.png", "text": "one", "split": split} for name, split in
+             (("a", "test"), ("b", "Train"), ("c", None))]  # fmt: skip
+    filled(tmp_path, {f"train/{line['file_name']}": None for line in lines})
+    filled(tmp_path, {"train/metadata.jsonl": "\n".join(map(json.dumps, lines))})
+    records, skips = taken(tmp_path)
+    assert [one.split for one in records.values()] == ["test", "train", "train"]
+    assert skips.counts.pop("entries that name another split than their folder (theirs is used)") == 1
+    assert skips.counts == {"pictures of the split 'Train' (read as 'train')": 1}
 
 
 def test_what_a_folder_with_tables_has_besides_is_counted(tmp_path: Path) -> None:

@@ -45,6 +45,43 @@ def test_usual_splits_under_other_names(name: str, tmp_path: Path) -> None:
         assert renamed == ([f"pictures of the split {name!r} (read as {SPELT[name]!r})"] if name != SPELT[name] else [])
 
 
+SET = {"images": [{"id": n, "file_name": f"{n}.jpg"} for n in range(30)],
+       "annotations": [{"image_id": n, "id": n, "caption": "a dog"} for n in range(30)]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [("captions_val2017", "val"), ("Train", "train"), ("my-dev", "val"), ("test_images", "test"), ("coco", None),
+     ("trainval", None), ("train_and_val", None), ("latest", None)],
+)  # fmt: skip
+def test_a_split_in_the_name_of_a_file_is_said(name: str, split: str | None, tmp_path: Path) -> None:
+    """The images are drawn into all splits, as before: some people have only the file `captions_val2017.json`."""
+    file = saved(tmp_path / f"{name}.json", SET)
+    lines = [json.dumps({"image": f"{n}.jpg", "captions": ["a dog"]}) for n in range(30)]
+    manifest = saved(tmp_path / "m.json", {"captions": file.name})
+    for source in (file, manifest, saved(tmp_path / f"{name}.jsonl", "\n".join(lines))):
+        skips = Skips()
+        records = formats.read(source, need_pictures=False, skips=skips)
+        assert {one.split for one in records} == {"train", "val", "test"}
+        others = sum(one.split != split for one in records)
+        why = f"images drawn into other splits than the {split!r} of the file's name (set the split to keep it)"
+        assert skips.counts == ({} if split is None else {why: others})
+        formats.read(source, need_pictures=False, skips=(skips := Skips()), split="val")
+        assert not skips.counts
+
+
+def test_lines_without_a_split_next_to_lines_with_one(tmp_path: Path) -> None:
+    """A split that is null or empty is none."""
+    splits: list[dict[str, Any]] = [{"split": "test"}, {"split": None}, {"split": " "}, {}]
+    lines = [{"image": f"{n}.jpg", "captions": ["a dog"], **split} for n, split in enumerate(splits)]
+    lines.append({"image": "3.jpg", "captions": ["a cat"], "split": "web"})  # a later line of the image names one
+    skips = Skips()
+    file = saved(tmp_path / "o.jsonl", "\n".join(map(json.dumps, lines)))
+    records = formats.read(file, need_pictures=False, skips=skips)
+    assert [one.split for one in records] == ["test", *(formats.drawn_split(f"{n}.jpg", 0) for n in (1, 2)), "web"]
+    assert skips.counts == {"images without a split, next to images with one (theirs is drawn)": 2}
+
+
 def test_a_dev_split_next_to_a_val_split_stays_apart(tmp_path: Path) -> None:
     lines = [{"image": f"{split}.png", "captions": ["a dog"], "split": split} for split in ("val", "dev", "Val")]
     skips = Skips()

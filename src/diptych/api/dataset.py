@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from io import BytesIO
-from numbers import Integral, Real
+from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any, overload
 
-import numpy as np
-import torch
-
 from diptych.api.arguments import check_features, check_path, check_type, python_errors
-from diptych.api.images import readable
 from diptych.api.mapped import Mapped, detector_folder
+from diptych.api.rows import Columns
 from diptych.core import Question, Record
 from diptych.core.record import WORDED
 from diptych.data.extract.own_data import store_of
 from diptych.data.formats import coco
-from diptych.data.formats.format import Source, Wanted, drawn_split, usual_split, with_usual_splits
-from diptych.data.formats.parsing import Skips, answer_kind, combined
+from diptych.data.formats.format import Source, Wanted
+from diptych.data.formats.parsing import Skips, combined
 from diptych.data.formats.table import read
 from diptych.data.store.store import INDEX, Store, iterate
 from diptych.runtime.errors import DataError, RecipeError, counted
-from diptych.runtime.files import sweep, write_atomically
+from diptych.runtime.files import sweep
 from diptych.runtime.outputs import taken
 from diptych.runtime.terminal import make_console
 
@@ -202,22 +196,14 @@ class Dataset(Sequence[Example]):
 
         The other parameters name columns. By default, the columns image, caption (or captions), question, answer (or
         answers) and split are used if they exist. An image may have any form that `Model.caption` takes. Of an image
-        that is not a file, a copy is stored in the cache. A caption or answer is a text or a list of texts. For several
-        questions in a row, the answers are a list of lists, one per question. Rows of a `DatasetDict` without a split
-        of their own keep its splits. Other rows without a split get a split as in `read`. Rows with the same image are
+        that is not a file, a copy is stored in the cache. A caption or answer is a text, a list of texts, or a text
+        that holds such a list, such as "['a dog', 'a cat']". For several questions in a row, the answers are a list of
+        lists, one per question. Rows of a `DatasetDict` without a split of their own keep its splits. Other rows
+        without a split have that of a row with the same image, else a split as in `read`. Rows with the same image are
         joined. Raises DataError, with the row's index, for a row without texts or without an image.
         """
-        if isinstance(rows, Mapping):
-            parts: dict[str | None, Any] = {str(name): rows[name] for name in rows}
-            if not all(hasattr(part, "column_names") for part in parts.values()):
-                raise DataError(f"found a mapping with {', '.join(map(str, rows))}, expected a list of rows as dicts")
-        else:
-            parts = {None: rows}
         with _warned("rows", False) as skips:
-            columns = _Columns(image, caption, question, answer, split, seed, skips)
-            made = (record for name, part in parts.items() for record in columns.records(part, name))
-            if not (records := combined(with_usual_splits(made, skips))):
-                raise DataError("found no rows, expected rows with an image and a text")
+            records = Columns(image, caption, question, answer, split, Wanted(seed=seed, skips=skips)).read(rows)
             return cls(records, "rows")
 
 
@@ -228,172 +214,3 @@ def _warned(path: Path | str, skip_bad: bool) -> Iterator[Skips]:
     skips.check()
     if skips.counts:
         warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=5)  # shown at the caller's line
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """The names of the columns; None if the caller did not name one."""
-
-    image: str | None
-    caption: str | None
-    question: str | None
-    answer: str | None
-    split: str | None
-    seed: int
-    skips: Skips
-    spelled: dict[str, str] = field(default_factory=dict)  # path -> the spelling that occurred first
-
-    def records(self, rows: Any, part: str | None) -> Iterator[Record]:
-        """Yield a record for each row. `part`: the name of these rows in a `DatasetDict`."""
-        for number, row in enumerate(_rows(rows, self.image or "image")):
-            key, path = _placed(self._value(row, number, "image"), number)
-            if Path(key) == path:  # other spellings, such as ./a.png, are the same image
-                first = self.spelled.setdefault(os.path.abspath(key), key)
-                key, path = (first, Path(first)) if first != key and path.samefile(first) else (key, path)
-            captions = _texts(self._cell(row, number, "caption"), number)
-            split, place = self._split(row, number) or part, key
-            if split and part and usual_split(split) != usual_split(part):
-                self.skips.add(f"rows of {part!r} with the split {split!r} (the row's split is read)", f"row {number}")
-                place = f"{key}/{part}"  # the rows of another part have the same numbers
-            elif part:
-                split = part
-            questions = tuple(self._questions(row, number, place))
-            if not captions and not questions:
-                raise DataError(
-                    f"row {number} ({key}) has no words: found {', '.join(map(str, row))}, expected a caption, or a "
-                    "question and an answer; leave such rows out, or name the columns (caption=, question=, answer=)"
-                )
-            yield Record(key, split or drawn_split(key, self.seed), path, captions=captions, questions=questions)
-
-    def _split(self, row: Any, number: int) -> str | None:
-        given = _listed(self._value(row, number, "split"))
-        for one in given:
-            if isinstance(one, Real) and not math.isnan(one):  # pandas marks missing values with NaN
-                raise DataError(f"row {number} has the split {one!r}, expected a name such as 'train'")
-        if len(names := _texts(given, number)) > 1:
-            raise DataError(f"row {number} has the splits {', '.join(names)}, expected one; leave one in the column")
-        return names[0] if names else None
-
-    def _questions(self, row: Any, number: int, key: str) -> Iterator[Question]:
-        """Yield the row's questions. Several questions need a list of answers for each."""
-        queries, answers = (self._cell(row, number, name) for name in ("question", "answer"))
-        texts, groups = _texts(queries, number), [every := _texts(answers, number)] * len(queries)
-        equal = 1 < len(queries) == len(answers)
-        if equal and any(isinstance(_opened(one), list) for one in answers):
-            groups = [_texts(one, number) for one in answers]
-        elif texts and every and ((texts[1:] and answers[1:]) or (every[1:] and (texts[1:] or equal))):
-            raise DataError(
-                f"row {number} ({key}) has {counted(texts, 'questions')} and {counted(every, 'answers')}: found two "
-                f"readings, {texts[0]!r} with {every[:1]} or with {every[:SHOWN]}, expected a list of answers for each "
-                "question, such as [['yes'], ['no']]; write that, or make one row for each question"
-            )
-        pairs = [(text, group) for one, group in zip(queries, groups, strict=True) for text in _texts(one, number)]
-        for n, (text, group) in enumerate(pairs):
-            if not group:
-                raise DataError(f"row {number} ({key}) has a question but no answer; leave it out, or add the answer")
-            yield Question(f"{key}/{number}/{n}", text, group, answer_kind(group))
-
-    def _cell(self, row: Any, number: int, name: str) -> list[Any]:
-        """Return the values in the named column, else in the plural of `name`, else in `name`; captions of both."""
-        if getattr(self, name) is not None:
-            return _listed(self._value(row, number, name))
-        one, many = (_listed(row.get(column)) for column in (name, f"{name}s"))
-        first, second = _texts(one, number), _texts(many, number)
-        if not first or not second or first == second:
-            return many if second else one
-        read = "both" if name == "caption" else f"`{name}s`"
-        self.skips.add(f"rows with `{name}` and other texts in `{name}s` (read: {read})", f"row {number}")
-        return [*many, *(text for text in first if text not in second and name == "caption")]
-
-    def _value(self, row: Any, number: int, name: str) -> Any:
-        """Return the value in the column that the caller named, else in the usual column `name`, else None."""
-        named = getattr(self, name)
-        if not isinstance(row, Mapping):
-            raise DataError(f"row {number} is of type {type(row).__name__}, expected a dict of columns")
-        if named is not None and named not in row:
-            raise DataError(f"row {number} has no column {named!r} ({name}=); it has {', '.join(map(str, row))}")
-        if named is None and name == "image" and "image" not in row:
-            raise DataError(f"row {number} has no column 'image'; pass image= as one of {', '.join(map(str, row))}")
-        return row[named] if named is not None else row.get(name)
-
-
-def _rows(rows: Any, image: str) -> Iterable[Any]:
-    """Return the rows as dicts. Images of the package `datasets` are not decoded."""
-    if hasattr(rows, "itertuples"):  # pandas
-        return rows.to_dict("records")  # type: ignore[no-any-return]
-    if hasattr(rows, "cast_column") and type((rows.features or {}).get(image)).__name__ == "Image":
-        return rows.cast_column(image, type(rows.features[image])(decode=False))  # type: ignore[no-any-return]
-    if not isinstance(rows, Iterable) or isinstance(rows, str | bytes):
-        raise DataError(f"found {type(rows).__name__}, expected a list of dicts, a DataFrame or a datasets.Dataset")
-    return rows
-
-
-def _opened(value: Any) -> Any:
-    """Return the list of a cell with several values, else its single value.
-
-    In the package `datasets`, VQA v2's answers are dicts with the key `answer`.
-    """
-    if isinstance(value, Mapping):
-        return _opened(value.get("answer"))
-    if isinstance(value, np.ndarray | torch.Tensor) and value.ndim == 0:
-        return _opened(np.asarray(value)[()])
-    single = isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Iterable)
-    return value if single else list(value)
-
-
-def _listed(value: Any) -> list[Any]:
-    opened = _opened(value)
-    return opened if isinstance(opened, list) else [opened]
-
-
-def _texts(value: Any, row: int) -> tuple[str, ...]:
-    """Return the non-empty texts of a cell. Bytes are UTF-8, and a number becomes its text."""
-    value = _opened(value)
-    if isinstance(value, list):
-        return tuple(text for one in value for text in _texts(one, row))
-    if isinstance(value, bytes | bytearray | memoryview):
-        try:
-            value = bytes(value).decode()
-        except UnicodeDecodeError as error:
-            place = f"row {row} has bytes that are not UTF-8 (at byte {error.start})"
-            raise DataError(f"{place}, expected a text; decode it: value.decode('latin1')") from None
-    if isinstance(value, str):
-        return (str.__str__(value),) if value.strip() else ()  # not numpy's class of texts
-    if isinstance(value, bool | np.bool_):
-        raise DataError(f"row {row} has {value} where a text is expected; write a word, such as 'yes'")
-    if isinstance(value, Real) and not math.isnan(value):  # NaN is a missing value
-        number = int(value) if isinstance(value, Integral) else value if hasattr(value, "dtype") else float(value)
-        return (str(number).removesuffix(".0"),)
-    return ()  # other marks of missing values
-
-
-def _placed(value: Any, number: int) -> tuple[str, Path]:
-    """Return the key and the path of a row's image. An image that is not a file is copied to the cache."""
-    from PIL import Image
-
-    from diptych.vision.pictures import read_picture
-
-    if isinstance(value, Mapping):
-        value = value.get("bytes") or value.get("path")
-    try:
-        if isinstance(value, bytes):
-            read_picture(value, "the content")
-            file, ending = value, ""
-        elif not isinstance(picture := readable(value), torch.Tensor):
-            path = Path(value)
-            if not path.is_file():
-                raise DataError(f"there is no image {path}; download it, or correct the path")
-            return str(value), path
-        else:
-            written = BytesIO()
-            Image.fromarray(picture.permute(1, 2, 0).numpy()).save(written, "PNG")
-            file, ending = written.getvalue(), ".png"
-    except DataError as error:
-        raise DataError(f"row {number}: {error}") from error
-    key = hashlib.sha256(file).hexdigest()[:24]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = cache / "diptych" / "images" / (key + ending)
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, file)
-    return key, path

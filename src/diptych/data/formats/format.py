@@ -22,6 +22,7 @@ SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 SYNONYMS = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
 JSON = (".json", ".jsonl")
 NEAREST = 2  # number of formats that an error suggests
+_NAMED = re.compile(rf"(?<![a-z])({'|'.join((*SHARES, *SYNONYMS))})(?=\d*(?![a-z]))", re.I)  # train in train2017
 LIST_THEM = "all formats: diptych data formats"
 Item = TypeVar("Item")
 
@@ -69,9 +70,24 @@ class Wanted:
     seed: int = 0
     skips: Skips = field(default_factory=Skips)  # counts entries that are left out
     crowds: bool = False  # keep COCO's crowd boxes (`iscrowd`)
+    drawn: set[str] = field(default_factory=set)  # keys of records whose split was drawn
 
     def split_of(self, key: str) -> str:
+        if self.split is None:
+            self.drawn.add(key)
         return self.split or drawn_split(key, self.seed)
+
+    def note_drawn(self, records: Sequence[Record], name: str) -> None:
+        """Count images with a drawn split, if other images or the file's name have a split."""
+        drawn = [record for record in records if record.key in self.drawn]
+        if drawn and len(drawn) < len(records):
+            reason = "images without a split, next to images with one (theirs is drawn)"
+            self.skips.add(reason, drawn[0].key, len(drawn))
+        named = {usual_split(one) for one in _NAMED.findall(name)}
+        split = named.pop() if len(named) == 1 else None
+        if split and (other := [record.key for record in drawn if record.split != split]):
+            reason = f"images drawn into other splits than the {split!r} of the file's name (set the split to keep it)"
+            self.skips.add(reason, other[0], len(other))
 
     def records(self, images: Iterable[Item], made: Callable[[Item], Record]) -> list[Record]:
         """Return `made(image)` for each image.
@@ -255,6 +271,13 @@ class Format:
     # unknown file. Formats of folders have neither.
     endings: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+
+    def records(self, wanted: Wanted, *sources: Source) -> list[Record]:
+        """Read the records. Images with a drawn split are counted where the data names splits."""
+        records = self.read(wanted := replace(wanted, drawn=set()), *sources)
+        file = sources[0].path
+        wanted.note_drawn(records, file.stem if file.is_file() else "")
+        return records
 
     def lacks(self, ending: str, names: Iterable[str]) -> list[str]:
         """Return what a file with this suffix and these names lacks of the format: required names, and the suffix."""

@@ -1,13 +1,10 @@
 """Read an ImageFolder of the Hugging Face hub: images, and a metadata.jsonl or metadata.csv with captions."""
 
 import csv
-import json
 import re
-import warnings
-from ast import literal_eval
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,14 +23,12 @@ from diptych.data.formats.format import (
     usual_split,
 )
 from diptych.data.formats.parsing import Pictures, Skips, check_utf8, each_json_line, read_lines
-from diptych.data.formats.values import JsonValue, Words, refuse
+from diptych.data.formats.values import JsonValue, Words, listed_texts, refuse
 
 NAMES = ("metadata.jsonl", "metadata.csv")  # all that exist are read
 CSV = ".csv"
 MOST_LINES = 100  # limit of the lines of a csv row: after an unclosed quote, only the first line is skipped
 CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of these columns is read
-_TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # a text of Python, in quotes
-_LIST = re.compile(rf"\[\s*(?:{_TEXT}[\s,]*)+\]", re.S)  # numpy writes no commas between texts
 _NUMBER = re.compile(r"[-_. ]?\d+$")  # such as the year in test2017
 
 
@@ -68,7 +63,7 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     whole = source.path.is_dir()
     root = source.path if whole else source.path.parent
     pictures = Pictures((root,), wanted=False) if isinstance(wanted.pictures, Pictures) else root
-    here = Wanted(pictures if whole else wanted.pictures, wanted.split, wanted.seed, wanted.skips)
+    here = replace(wanted, pictures=pictures) if whole else wanted
     rows, listed = _Read(here), tables(root) if whole else [source.path]
     for table in listed:
         take = partial(_take, rows, table, table.parent.relative_to(root))
@@ -88,7 +83,10 @@ def _record(rows: _Read, name: str, given: tuple[tuple[str, Path], ...], where: 
     captions = tuple(text for text, table in given if first.setdefault(text, table) == table)
     if len(captions) < len(given):
         here.skips.add("captions that two tables have (kept once)", where, len(given) - len(captions))
-    split = rows.splits.get(name) or here.split or _split_of(name, here.skips)
+    named, inner = rows.splits.get(name), None if here.split else _split_of(name, here.skips)
+    if named and inner and usual_split(named) != inner:
+        here.skips.add("entries that name another split than their folder (theirs is used)", where)
+    split = named or here.split or inner
     return here.record(name, where, key=name, split=split, captions=captions)
 
 
@@ -126,20 +124,7 @@ def _row(take: Callable[[JsonValue], None], head: list[str], fields: list[str], 
     if len(fields) != len(head):
         refuse(where, f"{len(fields) or 'no'} fields", f"the {len(head)} fields {', '.join(head)}")
     row: dict[str, Any] = dict(zip(head, fields, strict=True))
-    take(JsonValue(row | {name: _listed(row[name]) for name in CAPTIONS if name in row}, where))
-
-
-def _listed(cell: str) -> str | list[str]:
-    """Return a cell as a list of captions if it holds a list of texts of JSON, Python or numpy."""
-    text = cell.strip()
-    if text.startswith("[") and text.endswith("]"):
-        with suppress(ValueError, RecursionError):
-            texts = json.loads(text)
-            return texts if all(isinstance(one, str) for one in texts) else cell
-        with suppress(ValueError, SyntaxError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an unknown escape, such as \d
-            return [literal_eval(one) for one in re.findall(_TEXT, text, re.S)] if _LIST.fullmatch(text) else cell
-    return cell
+    take(JsonValue(row | {name: listed_texts(row[name]) for name in CAPTIONS if name in row}, where))
 
 
 class _Split(Struct):

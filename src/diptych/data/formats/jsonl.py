@@ -49,7 +49,7 @@ class Unreadable(DataError):
 
 class _Line(Struct):
     image: values.Text
-    split: values.Text | UnsetType = UNSET
+    split: values.Words | None = None
     image_id: int | None = None
 
 
@@ -137,20 +137,21 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
         name = names.setdefault(os.path.normpath(line.image), line.image)  # ./a.jpg is a.jpg
-        new = value.value.keys() - keys if line.split is UNSET else set[str]()
+        split = (line.split or "").strip() and line.split
+        new = set[str]() if split else value.value.keys() - keys - {"split"}
         if close := [*sorted(new & MEANT), *get_close_matches("split", new, 1, 0.75)]:
             wanted.skips.add(f"key {close[0]!r} is not read; did you mean split?", value.where())
         keys.update(value.value)
-        if line.split is not UNSET and usual_split(earlier := splits.get(name, line.split)) != usual_split(line.split):
-            value.refuse(f"`{line.split}`", f"`{earlier}`, the split of an earlier line with {name}", "split")
+        if split and usual_split(earlier := splits.get(name, split)) != usual_split(split):
+            value.refuse(f"`{split}`", f"`{earlier}`, the split of an earlier line with {name}", "split")
         old = records.get(name) or wanted.record(name, value.where(), key=name)
         if line.image_id is not None:
             if (known := ids.setdefault(name, line.image_id)) != line.image_id:
                 value.refuse(f"{line.image_id}", f"{known}, the id of an earlier line with {name}", "image_id")
             old = replace(old, image_id=image_id_of(name, line.image_id))
         records[name] = reader.added(old, value)
-        if line.split is not UNSET:
-            splits[name] = line.split
+        if split:
+            splits[name] = split
 
     each_json_line(lines.path, wanted.skips, take)
     tagged = wanted.records(records.values(), lambda record: reader.with_known_tags(record, lines.path.name))
@@ -161,6 +162,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
             f"{lines.path.name}: found nothing to train on ({why}), expected lines with captions, or with a question "
             "and answers; add some"
         )
+    wanted.drawn.difference_update(splits)
     return [replace(record, split=splits.get(record.key) or record.split) for record in filled]
 
 

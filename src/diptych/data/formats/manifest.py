@@ -118,7 +118,7 @@ def _read(name: str, entry: JsonValue, folder: Path, formats: Formats, wanted: W
         other = one_of(dict(formats), files[0])
         hint = f"; it looks like `{other[0]}`" if other is not None else ""
         entries[0][1].refuse(f"the file {files[0].path.name}", f"{form.what}{hint}")
-    return form.read(wanted, *files)
+    return form.records(wanted, *files)
 
 
 def _same_keys(records: list[Record]) -> list[Record]:

@@ -185,4 +185,4 @@ def _read(source: Source, wanted: Wanted, need_pictures: bool) -> list[Record]:
         missing = ", ".join(form.files[1 : form.least])
         raise DataError(f"{path}: found {form.what}, which needs {missing} too; {manifest.example(name, form)}")
     folder = wanted.pictures or (path.parent if need_pictures else Pictures((path.parent,), wanted=False))
-    return form.read(replace(wanted, pictures=folder), source)
+    return form.records(replace(wanted, pictures=folder), source)

@@ -6,9 +6,13 @@ that it needs, in the types below. `JsonValue.read` converts a value to that str
 
 from __future__ import annotations
 
+import json
 import re
+import warnings
+from ast import literal_eval
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NoReturn, TypeAlias, TypeVar
 
@@ -46,6 +50,8 @@ _RANGES = {
     "`int` >= 0": "0, 1, 2 or 3", "`int` <= 3": "0, 1, 2 or 3",
 }  # fmt: skip
 _HALF = re.compile("[\ud800-\udfff]")
+_QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # a text of Python
+_LIST = re.compile(rf"\[\s*(?:{_QUOTED}[\s,]*)+\]", re.S)  # numpy writes no commas between texts
 T = TypeVar("T")
 Box: TypeAlias = tuple[float, float, float, float]
 
@@ -195,3 +201,16 @@ def text_of_id(given: Any) -> str | None:
     if isinstance(given, bool) or (isinstance(given, float) and not given.is_integer()):
         return None
     return str(int(given) if isinstance(given, float) else given) if isinstance(given, int | float | str) else None
+
+
+def listed_texts(cell: str) -> str | list[str]:
+    """Return a table's cell as a list if it holds a list of texts of JSON, Python or numpy."""
+    text = cell.strip()
+    if text.startswith("[") and text.endswith("]"):
+        with suppress(ValueError, RecursionError):
+            texts = json.loads(text)
+            return texts if all(isinstance(one, str) for one in texts) else cell
+        with suppress(ValueError, SyntaxError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an unknown escape, such as \d
+            return [literal_eval(one) for one in re.findall(_QUOTED, text, re.S)] if _LIST.fullmatch(text) else cell
+    return cell
