@@ -87,10 +87,11 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=PROCESSES, help="models at once, with one thread each")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=NUMBER", help="for every run")
     parser.add_argument("--name", help="name of the data set, such as daquar")
     parser.add_argument("--keep", action="store_true", help="write experiments/results/NAME_TASK.json")
     given = parser.parse_args()
+    settings = [one.split("=", 1) for one in given.set]
     study = Study(given.task, given.store, given.out, tuple(given.set))
     jobs = [(system, seed) for seed in range(given.seeds) for system in given.systems]
     with workers(given.processes) as pool, ending_children():
@@ -98,11 +99,12 @@ def main() -> None:
     store = Store(Path(given.store))
     told = {
         "images": {split: len(store.split(split)) for split in ("train", "val", "test")},
-        "detector": store.contract.extractor,
-        "settings": list(given.set),
+        "detector": store.contract.extractor.partition(";")[0],
+        **({"settings": {key: json.loads(value) for key, value in settings}} if settings else {}),
         "systems": {system: _told([rows[system, seed] for seed in range(given.seeds)]) for system in given.systems},
     }
-    command = f"uv run python -m experiments.small_sets {given.task} --store STORE --out OUT --name {given.name} --keep"
+    options = f"--store STORE --out OUT --systems {' '.join(given.systems)} --name {given.name} --keep"
+    command = f"uv run python -m experiments.small_sets {given.task} {options}"
     print(save(f"{given.name}_{given.task}", command, told) if given.keep else json.dumps(told, indent=1))
 
 
