@@ -208,7 +208,7 @@ def test_the_whole_picture_as_one_region_more():
     samples = [toy.sample(number) for number in range(3)]
     batch = collate([replace(s, regions=replace(s.regions, whole=s.regions.features[0])) for s in samples])
     one = toy.model(whole_region=True).eval()
-    by_hand = with_image_feature(batch)
+    by_hand = with_image_feature(batch, None)
     assert by_hand.boxes[0, -1].tolist() == [0, 0, 1, 1]
     assert by_hand.features[:, -1].equal(batch.whole)
     assert by_hand.regions_present[:, -1].all()
@@ -219,10 +219,20 @@ def test_the_whole_picture_as_one_region_more():
     with pytest.raises(DataError, match="feature of the whole image"):
         one(collate([toy.sample(0)]))
     wide = [replace(sample, regions=replace(sample.regions, whole=torch.ones(99))) for sample in samples]
-    with pytest.raises(DataError, match="has 99 values, that of a region"):
+    with pytest.raises(DataError, match=r"feature of the whole image has 99 values, expected \d+; extract again"):
         one(collate(wide))
-    with pytest.raises(RecipeError, match=r"has 99 values.*model\.whole_region=false"):
-        toy.model(whole_region=True, whole_size=99)
+
+
+def test_a_feature_of_another_size_of_the_whole_image_is_projected():
+    samples = [toy.sample(number) for number in range(2)]
+    wide = collate([replace(one, regions=replace(one.regions, whole=torch.rand(99))) for one in samples])
+    model = toy.model(whole_region=True, whole_size=99).eval()
+    assert model.whole.in_features == 99
+    other = model(replace(wide, whole=wide.whole + 1))
+    assert not torch.allclose(model(wide).text, other.text)
+    assert "whole.weight" not in toy.model(whole_region=True).state_dict()
+    with pytest.raises(DataError, match=r"has 7 values, expected 99; extract again"):
+        model(replace(wide, whole=wide.whole[:, :7]))
 
 
 @pytest.mark.parametrize("form", ["paper", "official"])

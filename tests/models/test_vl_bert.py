@@ -106,6 +106,18 @@ def test_text_alone_knows_nothing_of_its_neighbours() -> None:
     torch.testing.assert_close(alone.text[0], beside.text[0, :3], atol=1e-5, rtol=1e-5)
 
 
+def test_a_feature_of_another_size_of_the_whole_image_is_projected() -> None:
+    samples = [toy.sample(number, 3) for number in range(2)]
+    wide = [replace(one, regions=replace(one.regions, whole=torch.rand(99))) for one in samples if one.regions]
+    vlbert = model(whole="given", whole_size=99)
+    read = collate([replace(one, attention=BIDIRECTIONAL) for one in wide])
+    assert read.whole is not None
+    assert not torch.allclose(vlbert(read).text, vlbert(replace(read, whole=read.whole + 1)).text)
+    assert "regions.whole.weight" not in model(whole="given", whole_size=6).state_dict()
+    with pytest.raises(DataError, match=r"has 7 values, expected 99; extract again"):
+        vlbert(replace(read, whole=read.whole[:, :7]))
+
+
 def test_text_and_regions_share_64_places_in_the_code() -> None:
     regions = toy.regions(70)
     words = torch.tensor([*range(5, 15), SEP])

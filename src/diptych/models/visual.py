@@ -62,30 +62,21 @@ def whole_region(setting: WholeRegion, stored: bool) -> bool:
     return setting is not False and stored
 
 
-def refuse_two_widths(region: int, whole: int) -> None:
-    """Raise RecipeError if the features of the whole image and of a region differ in size.
+def whole_projection(region: int, whole: int) -> nn.Linear | None:
+    """Return a layer that maps features of whole images to the size of region features. None: the sizes are equal.
 
-    `whole` is 0 if there is no feature of the whole image.
+    `whole` is 0 if there is no feature of the whole image. The papers have no such layer: in their data, one network
+    computes both features.
     """
-    if whole not in (0, region):
-        raise RecipeError(
-            f"the feature of the whole image has {whole} values, that of a region has {region}; the model needs the "
-            "same number; extract without --image-feature, or set model.whole_region=false"
-        )
+    return None if whole in (0, region) else nn.Linear(whole, region)
 
 
-def with_image_feature(batch: Batch) -> Batch:
+def with_image_feature(batch: Batch, projection: nn.Linear | None) -> Batch:
     """Append the whole image as a region with its own feature and without class.
 
-    This region is never masked. Raises DataError if the feature is missing.
+    This region is never masked. Raises DataError if the feature is missing or has another size.
     """
-    if batch.whole is None:
-        raise DataError("the model needs a feature of the whole image; extract with --image-feature", key=batch.keys[0])
-    if batch.features is not None:
-        try:
-            refuse_two_widths(batch.features.shape[2], batch.whole.shape[1])
-        except RecipeError as error:
-            raise DataError(str(error), key=batch.keys[0]) from None
+    whole = whole_feature(batch, projection)
 
     def last(values: Tensor, row: Tensor) -> Tensor:
         return torch.cat([values, row.to(values).expand(values.shape[0], 1, *values.shape[2:])], 1)
@@ -98,9 +89,24 @@ def with_image_feature(batch: Batch) -> Batch:
         regions_present=last(batch.regions_present, on),
         chosen=last(batch.chosen, off),
         hidden=last(batch.hidden, off),
-        features=None if batch.features is None else torch.cat([batch.features, batch.whole[:, None]], 1),
+        features=None if batch.features is None else torch.cat([batch.features, whole[:, None]], 1),
         classes=None if batch.classes is None else last(batch.classes, off[..., None]),
     )
+
+
+def whole_feature(batch: Batch, projection: nn.Linear | None) -> Float[Tensor, "B F"]:
+    """Return the features of whole images in the size of region features. Raises DataError if they do not fit."""
+    if batch.whole is None:
+        raise DataError("the model needs a feature of the whole image; extract with --image-feature", key=batch.keys[0])
+    size = batch.whole.shape[1]
+    if batch.features is None:
+        return batch.whole if projection is None else projection(batch.whole)
+    wanted = batch.features.shape[2] if projection is None else projection.in_features
+    if size != wanted:
+        raise DataError(
+            f"the feature of the whole image has {size} values, expected {wanted}; extract again", key=batch.keys[0]
+        )
+    return batch.whole if projection is None else projection(batch.whole)
 
 
 def place_input(

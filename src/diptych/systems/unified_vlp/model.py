@@ -36,7 +36,7 @@ from diptych.models.visual import (
     RegionEmbedding,
     WholeRegion,
     refuse_more_regions,
-    refuse_two_widths,
+    whole_projection,
     whole_region,
     with_image_feature,
 )
@@ -121,8 +121,6 @@ class UnifiedVLP(SystemModel):
 
     def __init__(self, config: UnifiedVLPResolvedConfig, heads: Iterable[str] = ("word",)) -> None:
         super().__init__(config)
-        if config.whole_region:
-            refuse_two_widths(config.feature_size, config.whole_size)
         self.text = TextEmbedding(config, config.segments)
         self.encoder = Transformer(LayerSizes.of(config), config.layers)
         self.heads = make_heads(heads, HeadSizes.of(config), self.text.words)
@@ -140,6 +138,7 @@ class UnifiedVLP(SystemModel):
             norm_eps=config.norm_eps,
             fc7=config.fc7,
         )
+        self.whole = whole_projection(config.feature_size, config.whole_size) if config.whole_region else None
         self.keep_layers = False  # True: also return the states of all layers in States.layers
         self.provides = self.provided(config)
 
@@ -228,7 +227,7 @@ class UnifiedVLP(SystemModel):
         count, device = batch.boxes.shape[1], batch.boxes.device
         refuse_more_regions(batch, self.config.max_regions)
         if self.config.whole_region:
-            batch = with_image_feature(batch)
+            batch = with_image_feature(batch, self.whole)
         official = self.config.hidden_regions == "official"
         features, places = self.regions(batch, torch.zeros_like(batch.hidden) if official else batch.hidden)
         regions = features + places

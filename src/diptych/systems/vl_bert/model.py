@@ -38,7 +38,7 @@ from diptych.models.rows import Rows, requested_mask
 from diptych.models.system import ResolvedConfig, SystemModel, as_bert
 from diptych.models.text import TINY, TextConfig, refuse_more_words
 from diptych.models.transformer import LayerSizes, Transformer
-from diptych.models.visual import refuse_more_regions, region_features
+from diptych.models.visual import refuse_more_regions, region_features, whole_feature, whole_projection
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError
@@ -292,6 +292,8 @@ class VisualFeatures(nn.Module):
         # instead.
         keeps_place = self.network is None and config.hidden_regions == "official"
         self.hidden = nn.Parameter(torch.zeros(self.size)) if keeps_place else None
+        stored = self.network is None and config.whole == "given"
+        self.whole = whole_projection(self.size, config.whole_size) if stored else None
         self.dropout = Dropout(config.dropout)
         self.out = nn.Linear(8 * config.coordinates + self.size, config.width)
 
@@ -348,7 +350,7 @@ class VisualFeatures(nn.Module):
 
     def _whole(self, batch: Batch, features: Float[Tensor, "B R F"]) -> Float[Tensor, "B F"]:
         if self.config.whole == "given" and batch.whole is not None:
-            return batch.whole
+            return whole_feature(batch, self.whole)
         if self.config.whole == "given" and batch.boxes.shape[1]:
             raise DataError("the image has no feature of the whole image; set model.whole=mean", key=batch.keys[0])
         visible = (batch.regions_present & ~batch.hidden)[..., None].to(features)

@@ -19,10 +19,11 @@ from diptych.vision.detectors.detector import Detector, NetworkDetector, Picture
 from diptych.vision.detectors.grid import ONNX, Grid, backbone_of
 from diptych.vision.detectors.letterbox import to_square
 from diptych.vision.detectors.pooling import pool_regions
+from diptych.vision.detectors.proposers.centernet import CenternetProposer
 from diptych.vision.detectors.proposers.nanodet import NanodetProposer
 from diptych.vision.detectors.proposers.onnx import OnnxProposer, is_backbone
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
-from diptych.vision.detectors.proposers.tfjs import TFJS
+from diptych.vision.detectors.proposers.tfjs import TFJS, named
 from diptych.vision.detectors.proposers.transformers import TransformersProposer
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import Selection
@@ -31,7 +32,12 @@ from diptych.vision.detectors.weights import WEIGHTS, fill, read_detector_weight
 KIND, HF = "pooled", "hf:"
 CELLS = 7  # cells per region and axis; the feature is their mean
 PROPOSER, BACKBONE = "proposer", "backbone"
-PROPOSERS: dict[str, Any] = {"onnx": OnnxProposer, "nanodet": NanodetProposer, "transformers": TransformersProposer}
+PROPOSERS: dict[str, Any] = {
+    "onnx": OnnxProposer,
+    "nanodet": NanodetProposer,
+    "centernet": CenternetProposer,
+    "transformers": TransformersProposer,
+}
 
 
 class PooledDetector(NetworkDetector[nn.ModuleDict]):
@@ -105,7 +111,8 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
             refuse_unknown(values, asdict(Selection()).keys(), request.name)
             proposer = TransformersProposer.of(request.name.removeprefix(HF), request.weights)
         elif request.name.startswith(TFJS):
-            proposer = NanodetProposer.read(request.name, values)
+            kind = CenternetProposer if named(request.name)[1] == "centernet" else NanodetProposer
+            proposer = kind.read(request.name, values)
         elif request.backbone is None and request.selection is None and is_backbone(path, values):
             if request.class_names:
                 raise RecipeError(f"{path} is a backbone, which has no classes; leave out --class-names")

