@@ -7,12 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 from diptych.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "diptych"
-TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 # Of code; 39,828 before runs in objects, attacks, doors (556), cut LMDBs, [UNK] (W, R, Y, P); then wrong arguments
 # named at once, submit files, a service searched (250, P), NanoDet out of an npm package, `--set least=`, `--images`
 # (412, Z), one process a GPU, compressed data named, stages of mining (90), a judge (96), pools that end (9),
@@ -32,6 +34,30 @@ TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 MOST_LINES = 42_784
 
 
+class Read(NamedTuple):
+    """What is kept of a file: all trees together would take 110 MB."""
+
+    defined: list[tuple[str, str]]
+    words: list[tuple[int, set[object]]]
+    imported: list[str]
+    guesses: list[str]
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[Path, Read]:
+    return {path: read(ast.parse(path.read_text())) for path in PACKAGE.rglob("*.py")}
+
+
+def read(tree: ast.Module) -> Read:
+    nodes = list(ast.walk(tree))
+    imported = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    asked = [(ast.unparse(one.func), len(one.args), one) for one in calls]
+    guesses = [ast.unparse(one) for name, count, one in asked if name == "hasattr" or (name, count) == ("getattr", 3)]
+    words = [(line, found) for line, found in _words(nodes) if len(found) > 1]
+    return Read(list(defined(tree)), words, imported, guesses)
+
+
 def test_all_is_in_at_most_eighteen_rooms() -> None:
     assert [path.name for path in PACKAGE.glob("*.py")] == ["__init__.py"]
     assert sum((path / "__init__.py").exists() for path in PACKAGE.iterdir()) <= 18  # two are doors: `api` and `plugin`
@@ -42,12 +68,12 @@ def test_the_code_does_not_grow() -> None:
     assert by_room().total() <= MOST_LINES
 
 
-def test_a_public_class_name_is_used_once() -> None:
+def test_a_public_class_name_is_used_once(files: dict[Path, Read]) -> None:
     places = defaultdict(list)
-    for path, tree in TREES.items():
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(path.name)
+    for path, file in files.items():
+        for name, meaning in file.defined:
+            if meaning == "class":
+                places[name].append(path.name)
     assert not {name: files for name, files in places.items() if len(files) > 1}
 
 
@@ -89,11 +115,11 @@ def defined(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield name, meaning
 
 
-def test_a_name_has_one_meaning_in_a_room() -> None:
+def test_a_name_has_one_meaning_in_a_room(files: dict[Path, Read]) -> None:
     """No two public functions, or aliases of types and classes, of one name with different arguments."""
     meanings = defaultdict(set)
-    for path, tree in TREES.items():
-        for name, meaning in defined(tree):
+    for path, file in files.items():
+        for name, meaning in file.defined:
             meanings[path.relative_to(PACKAGE).parts[0], name].add(meaning)
     assert {key for key, found in meanings.items() if len(found) > 1} == TWINS.keys()
 
@@ -106,40 +132,37 @@ def test_tests_import_public_names() -> None:
                 assert not private, f"{path}: {private}"
 
 
-def test_few_places_list_tasks() -> None:
+def test_few_places_list_tasks(files: dict[Path, Read]) -> None:
     """Literals, `dict(...)` and match arms with two or more tasks' names; tables of tasks follow from TASKS."""
     names = {name for name, spec in TASKS.items() if not spec.pretrains}
     listing = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno}"
-        for path, tree in TREES.items()
-        for node, found in _words(tree)
+        f"{path.relative_to(PACKAGE)}:{line}"
+        for path, file in files.items()
+        for line, found in file.words
         if len(names & found) > 1
     ]
     assert len(listing) <= 5, listing
 
 
-def _words(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.Match, set[object]]]:
-    for node in ast.walk(tree):
+def _words(nodes: list[ast.AST]) -> Iterator[tuple[int, set[object]]]:
+    for node in nodes:
         match node:
             case ast.Dict(keys=keys):
-                yield node, {key.value for key in keys if isinstance(key, ast.Constant)}
+                yield node.lineno, {key.value for key in keys if isinstance(key, ast.Constant)}
             case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
-                yield node, {part.value for part in parts if isinstance(part, ast.Constant)}
+                yield node.lineno, {part.value for part in parts if isinstance(part, ast.Constant)}
             case ast.Call(func=ast.Name(id="dict"), keywords=given):
-                yield node, {one.arg for one in given}
+                yield node.lineno, {one.arg for one in given}
             case ast.Match(cases=cases):
                 inside = (part for case in cases for part in ast.walk(case.pattern))
-                yield node, {part.value for part in inside if isinstance(part, ast.Constant)}
+                yield node.lineno, {part.value for part in inside if isinstance(part, ast.Constant)}
 
 
-def test_runs_ask_their_start_and_guess_nothing() -> None:
+def test_runs_ask_their_start_and_guess_nothing(files: dict[Path, Read]) -> None:
     """`Start` knows where weights come from; objectives and models have attributes for what they do."""
-    files = [path for room in ("runs", "cli") for path in (PACKAGE / room).rglob("*.py")]
-    assert not [path for path in files if re.search(r"\b\w*start is (not )?None", path.read_text())]
-    of_runs = (node for path in files if path.is_relative_to(PACKAGE / "runs") for node in ast.walk(TREES[path]))
-    calls = [node for node in of_runs if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-    asked = {(ast.unparse(one.func), len(one.args)): ast.unparse(one) for one in calls}
-    assert not [text for (name, count), text in asked.items() if name == "hasattr" or (name, count) == ("getattr", 3)]
+    asking = [path for room in ("runs", "cli") for path in (PACKAGE / room).rglob("*.py")]
+    assert not [path for path in asking if re.search(r"\b\w*start is (not )?None", path.read_text())]
+    assert not [files[path].guesses for path in asking if path.is_relative_to(PACKAGE / "runs") and files[path].guesses]
 
 
 DOORS = {"api", "cli", "plugin"}  # verbs have the names of what they do
@@ -148,16 +171,15 @@ MEETING = {
 }
 
 
-def test_a_name_has_one_meaning_where_two_rooms_meet() -> None:
+def test_a_name_has_one_meaning_where_two_rooms_meet(files: dict[Path, Read]) -> None:
     """Of two names alike with different arguments no file can see both: neither imports the other, nor a third both."""
     seen: dict[Path, set[str]] = {}
     meanings: dict[str, list[tuple[Path, str]]] = defaultdict(list)
-    for path, tree in TREES.items():
+    for path, file in files.items():
         if (room := path.relative_to(PACKAGE).parts[0]) in DOORS:
             continue
-        imported = (node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module)
-        seen[path] = {*imported, module_of(path)}
-        for name, meaning in defined(tree):
+        seen[path] = {*file.imported, module_of(path)}
+        for name, meaning in file.defined:
             if (room, name) not in TWINS and not meaning.startswith("TypeVar"):
                 meanings[name].append((path, meaning))
     met = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from threading import Event
@@ -269,11 +269,11 @@ def test_images_of_the_gallery_are_decoded_by_processes(tmp_path, monkeypatch: p
 
 @pytest.mark.parametrize(
     "content",
-    [jpeg_of_many_scans(3000, 200), tiff_of_one_tile(9000), plain_ppm(1100, 1000)],
+    [lambda: jpeg_of_many_scans(3000, 200), lambda: tiff_of_one_tile(9000), lambda: plain_ppm(1100, 1000)],
     ids=["scans", "tile", "text"],
 )
-def test_costly_images_are_refused(local: Local, content: bytes) -> None:
-    assert "reading it costs as much as over" in problem(local.post("/v1/caption", content))["detail"]
+def test_costly_images_are_refused(local: Local, content: Callable[[], bytes]) -> None:
+    assert "reading it costs as much as over" in problem(local.post("/v1/caption", content()))["detail"]
 
 
 def test_an_image_that_decodes_too_long_is_refused_and_the_next_is_answered(model: Predictor) -> None:

@@ -6,7 +6,7 @@ import os
 import platform
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -134,18 +134,18 @@ def test_a_process_that_was_killed_is_started_again(decoders: Decoders) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (jpeg_of_many_scans(3000, 200), "202 scans"),
-        (tiff_of_one_tile(9000), "tiles of 9000 x 9000"),
-        (plain_ppm(1100, 1000), "pixels as text"),
+        (lambda: jpeg_of_many_scans(3000, 200), "202 scans"),
+        (lambda: tiff_of_one_tile(9000), "tiles of 9000 x 9000"),
+        (lambda: plain_ppm(1100, 1000), "pixels as text"),
     ],
     ids=["scans", "tile", "text"],
 )
 def test_files_that_cost_too_much_are_refused_by_their_headers(
-    content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
+    content: Callable[[], bytes], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Image.Image, "load", lambda *_: pytest.fail("decoded"))
     with pytest.raises(TooManyPixels, match=f"{message}, so reading it costs as much as over 64,000,000 pixels"):
-        read_pixels(content, "x")
+        read_pixels(content(), "x")
 
 
 @pytest.mark.parametrize("content", [jpeg_of_many_scans(300, 10), tiff_of_one_tile(256, 100), plain_ppm(20, 30)])

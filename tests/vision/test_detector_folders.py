@@ -24,9 +24,13 @@ def small() -> StorybookDetector:
     return StorybookDetector(SmallDetector(shape), Selection(most=3, least=3))
 
 
+def with_whole(detector: Detector) -> Detector:
+    return WithImageFeature(detector, Backbone.of("timm/test_resnet", 32, pretrained=False))
+
+
 @pytest.mark.parametrize("whole", [False, True])
 def test_every_file_is_held_against_the_contract(small: StorybookDetector, whole: bool, tmp_path: Path) -> None:
-    detector: Detector = WithImageFeature(small, Backbone.of("resnet18", 32, pretrained=False)) if whole else small
+    detector = with_whole(small) if whole else small
     detector.save(tmp_path)
     check_detector(tmp_path, detector.contract.weights)
     with pytest.raises(CheckpointError, match="did not make these features"):
@@ -44,7 +48,7 @@ def test_every_file_is_held_against_the_contract(small: StorybookDetector, whole
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_no_bit_of_a_description_changes_unseen(small: StorybookDetector, whole: bool, tmp_path: Path) -> None:
-    detector: Detector = WithImageFeature(small, Backbone.of("resnet18", 32, pretrained=False)) if whole else small
+    detector = with_whole(small) if whole else small
     detector.save(tmp_path)
     wanted = read_detector(tmp_path)
     path = tmp_path / "regions" / "detector.json" if whole else tmp_path / "detector.json"
