@@ -60,7 +60,7 @@ def test_a_picture_that_cannot_be_read_costs_its_boxes_alone(folder: Path) -> No
     skips = Skips()
     (record,) = read(folder, {**POINTED, "image": "b.png"}, POINTED, skips=skips)
     assert record.key == "a.png"
-    assert skips.counts == {"boxes on pictures that cannot be read": 1}
+    assert skips.counts == {"boxes on images that cannot be read": 1}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_boxes_that_may_be_corners_are_counted(folder: Path) -> None:
     skips = Skips()
     (record,) = read(folder, {**POINTED, "box": [60, 50, 90, 100]}, {**POINTED, "box": [60, 50, 50, 100]}, skips=skips)
     assert [one.box for one in record.expressions] == [(0.6, 0.25, 1, 0.75)] * 2
-    assert [count for what, count in skips.counts.items() if "far out of the image" in what] == [1]
+    assert [count for what, count in skips.counts.items() if "far outside the image" in what] == [1]
 
 
 def test_one_image_under_two_spellings_of_its_path_is_one_record(folder: Path) -> None:

@@ -319,7 +319,7 @@ PASSED_OVER: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (nlvr_lines, LINE + "\n{x\n", r"n.jsonl line 2: found no JSON \("),
     (nlvr_lines, LINE + "\n" + LINE, "line 2: found the identifier dev-1-0-0 a second time"),
     (token, "a.jpg#0\tA dog .\na.png#0\tA cat .", "line 2: found the picture a a second time"),
-    (token_lists, ("a.jpg b.jpg", ""), "c.token: found no caption of b.jpg, which a split's list has"),
+    (token_lists, ("a.jpg b.jpg", ""), "c.token: found no caption of b.jpg, which is in a split's list"),
     (table, "x\ty\na\tb\tc\td", "t.tsv line 2: found 4 fields"),
     (own, '{"image": "a", "captions": ["x"], "split": "val"}\n{"image": "a", "captions": ["y"], "split": "test"}', "line 2: split: found `test`, expected `val`"),
 ]  # fmt: skip

@@ -31,9 +31,9 @@ from diptych.vision.decoder import shared_decoders
 from diptych.vision.fingerprints import image_fingerprint
 
 FILE = "seen.safetensors"
-NEAR = 4  # largest difference of near copies, in bits of 64
+NEAR = 4  # maximum number of different bits, of 64, between the hashes of near copies
 BANDS = np.linspace(0, 64, NEAR + 2).astype(int)  # edges of the NEAR + 1 bands of bits (see `near_copies`)
-MOST_OPENED = 50_000  # limit of image files that are opened if the store lacks their fingerprints (takes minutes)
+MOST_OPENED = 50_000  # maximum number of image files that are opened if a store lacks fingerprints (takes minutes)
 U64 = NDArray[np.uint64]
 
 
@@ -72,7 +72,7 @@ class Leakage:
         return asdict(self) | {"gaps": list(self.gaps), "text": self.text}
 
 
-UNKNOWN = Leakage(None, None, 0, ("this model cannot say which images it was trained on",))
+UNKNOWN = Leakage(None, None, 0, ("the training images of this model are unknown",))
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ class SeenImages:
 
     @classmethod
     def of(cls, prints: Fingerprints, before: SeenImages | None, begun: bool) -> SeenImages:
-        """Join the images of a training split and the images of the model that the run started from.
+        """Join the fingerprints of a training split with those of the model that the run started from.
 
-        `begun`: True if the run started from a model. `before`: the images of that model, None if they are unknown.
+        `begun`: True if the run started from a model. `before`: that model's fingerprints, None if they are unknown.
         """
         content, dhash, missing, _ = prints
         if before is not None:
@@ -104,7 +104,7 @@ class SeenImages:
         gaps = [
             f"{prints.missing} of the test images could not be compared" * (prints.missing > 0),
             f"{self.missing} of the training images have no fingerprint" * (self.missing > 0),
-            "" if self.complete else "the model that it began from cannot say which images it was trained on",
+            "" if self.complete else "the training images of the model that it started from are unknown",
         ]
         left, blind = tuple(filter(None, gaps)), self.missing > 0 and not len(self.content)
         if blind or not len(exact):

@@ -46,11 +46,11 @@ def fits(source: Source) -> bool:
 
 @dataclass
 class _Read:
-    """What the rows of all tables have."""
+    """Data collected from the rows of all tables."""
 
     here: Wanted
     captions: ByImage[tuple[str, Path]] = field(default_factory=ByImage[tuple[str, Path]])  # with the captions' tables
-    splits: dict[str, str | None] = field(default_factory=dict)  # of images whose rows name a split
+    splits: dict[str, str | None] = field(default_factory=dict)  # image -> split, if its row names one
     named: set[str] = field(default_factory=set)  # names of all images with a row
 
 
@@ -74,7 +74,7 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     records = rows.captions.records(here, partial(_record, rows))
     if whole:
         taken = {*listed, *(root / name for name in rows.named), *files_of(records)}
-        note_unread(here.skips, root, taken, "pictures without a row in a table (not read)")
+        note_unread(here.skips, root, taken, "images without a row in a table (not read)")
     return records
 
 
@@ -82,10 +82,10 @@ def _record(rows: _Read, name: str, given: tuple[tuple[str, Path], ...], where: 
     here, first = rows.here, dict[str, Path]()
     captions = tuple(text for text, table in given if first.setdefault(text, table) == table)
     if len(captions) < len(given):
-        here.skips.add("captions that two tables have (kept once)", where, len(given) - len(captions))
+        here.skips.add("captions that are in two tables (kept once)", where, len(given) - len(captions))
     named, inner = rows.splits.get(name), None if here.split else _split_of(name, here.skips)
     if named and inner and usual_split(named) != inner:
-        here.skips.add("entries that name another split than their folder (theirs is used)", where)
+        here.skips.add("entries whose split is not that of their folder (the entry's split is used)", where)
     split = named or here.split or inner
     return here.record(name, where, key=name, split=split, captions=captions)
 
@@ -96,7 +96,7 @@ def _split_of(name: str, skips: Skips) -> str | None:
         if (split := usual_split(folder)) in SHARES:
             return split
         if (split := usual_split(_NUMBER.sub("", folder))) in SHARES:
-            skips.add(f"pictures of the folder {folder[:40]!r} (read as the split {split!r})", name)
+            skips.add(f"images of the folder {folder[:40]!r} (read as the split {split!r})", name)
             return split
     return None
 
@@ -137,7 +137,7 @@ def _take(rows: _Read, table: Path, folder: Path, value: JsonValue) -> None:
     captions = next((line[one] for one in CAPTIONS if one in line), None)
     captions = [captions] if isinstance(captions, str) else captions
     if not isinstance(given, str) or not given.strip():
-        value.refuse("a line without `file_name`", "the image's name in it")
+        value.refuse("a line without `file_name`", "the image's name as `file_name`")
     rows.named.add(name := (folder / given).as_posix())
     if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
         value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(CAPTIONS)}")

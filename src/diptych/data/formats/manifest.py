@@ -143,7 +143,7 @@ def _same_keys(records: list[Record]) -> list[Record]:
 
 
 def _of_one_shape(records: Iterable[Record]) -> Iterator[Record]:
-    """Yield the records. Raise DataError for an image with sizes of two shapes, as its boxes would be misplaced."""
+    """Yield the records. Raise DataError if two files give an image sizes of different shape, which misplaces boxes."""
     sizes: dict[str, tuple[int, int]] = {}
     for record in records:
         size = record.size
@@ -184,7 +184,7 @@ def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record
         if record.image is None or is_there(record.image):
             there.append(record)
         else:
-            skips.add("pictures that are not there", str(record.image))
+            skips.add("missing images", str(record.image))
     if records and not there:
         raise DataError(
             f"{path}: found none of the {len(records)} images that it names (the first: {records[0].image}); download "

@@ -219,7 +219,7 @@ def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T
 
 
 def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> list[T]:
-    """Return `take(value)` for each JSON line. If a crash joined a cut line to the next line, the next line is read."""
+    """Return `take(value)` for each JSON line. If a crash joined a truncated line to the next one, the next is read."""
 
     def one(line: str, where: str) -> T:
         try:
@@ -273,7 +273,7 @@ def parsed_line(path: Path, *names: str) -> JsonValue:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Folders of images, many of which may be missing.
+    """Folders of images. Many of the images may be missing.
 
     If `wanted` is True, the record of a missing image has the path where the image was expected. If `wanted` is False,
     that record has no image.
@@ -301,7 +301,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
             with suppress(OSError):  # a name too long for the file system
                 if is_there(f"{one}/{form}"):  # a `Path` for each of many names is slow
                     if form is not name and skips is not None:
-                        skips.add("picture names in another Unicode form, or with \\ for / (found and read)", where)
+                        skips.add("image names in another Unicode form, or with \\ for / (found and read)", where)
                     return one / form
     if isinstance(folder, Pictures):
         return folders[0] / name if folder.wanted else None
@@ -322,7 +322,7 @@ class Once:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self.seen: dict[Any, str] = {}  # value -> its place
+        self.seen: dict[Any, str] = {}  # value -> its location
 
     def check(self, value: object, where: str) -> None:
         if value in self.seen:
@@ -334,7 +334,7 @@ class Once:
 
     @contextmanager
     def of(self, value: object, where: str) -> Iterator[None]:
-        """Check a value, then read its entry in the `with` block. If that fails, the value may occur again."""
+        """Check a value, then run the `with` block, which reads its entry. If this fails, the value may occur again."""
         self.check(value, where)
         try:
             yield

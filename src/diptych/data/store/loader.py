@@ -39,7 +39,7 @@ class Loader(PickledWithoutCaches):
     - most_regions: a function from a sample's number of words to its largest number of regions. Further regions are
       left out before masking.
 
-    Raises DataError if no record has words for the task.
+    Raises DataError if no record has texts for the task.
     """
 
     def __init__(
@@ -215,7 +215,8 @@ class _GlobalBatch:
         return replace(sample, regions=regions.mirrored() if flipped else regions)
 
     def prepared(self, number: int, update: Update) -> list[Sample]:
-        """Return a sample as the step's update prepares it, such as with masks. It may become several samples."""
+        """Return a sample after the step's update has prepared it, for example masked it. Some updates return several
+        samples."""
         sample = self.read(number)
         assert sample is not None
         rng = self.loader.draw(self.step, sample.key, "masks")

@@ -201,8 +201,8 @@ class StoreWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # After Ctrl-C, pending records are written. After any other error they are not, as a second error would hide
-        # it.
+        # After Ctrl-C, pending records are written. After any other error they are not: an error in writing would hide
+        # the first one.
         try:
             if kind is None or issubclass(kind, KeyboardInterrupt | Terminated):
                 self.flush()

@@ -256,9 +256,9 @@ def _trained_bpe(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
 def _train(
     tokenizer: Tokenizer, texts: list[str], size: int, variant: Callable[[str], str], trainer: Any, **options: Any
 ) -> None:
-    """Train a tokeniser, with all letters of the texts given as special tokens.
+    """Train a tokeniser. All letters of the texts are passed to the library as special tokens.
 
-    Otherwise the library numbers letters in hash order and breaks ties by number, so that results would not be
+    Without this, the library numbers letters in hash order and breaks ties by number. Results would not be
     reproducible.
     """
     texts = [_without_endless(tokenizer, text) if ENDLESS.search(text) else text for text in texts]
