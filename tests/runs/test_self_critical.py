@@ -258,7 +258,7 @@ def test_what_cannot_be_rewarded(world: Store, captioner: ModelFolder, tmp_path:
     with pytest.raises(RecipeError, match="set task=caption"):
         learner_of(tmp_path, rewarded(captioner).model_copy(update={"task": "pretrain"}), world, captioner)
     for settings, said in (
-        (["objectives.samples=1"], "baseline=mean .* samples=1 draws no others; set samples=2"),
+        (["objectives.samples=1"], "baseline=mean .* samples=1 has no others; set samples=2"),
         (
             ["objectives.references=official", "objectives.counts_end=false"],
             "counts_end=false, set references=paper",

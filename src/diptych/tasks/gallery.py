@@ -22,8 +22,8 @@ from diptych.metrics.retrieval import same_images, same_texts
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
-# papers: only the image or captions paired with a query in the data are right, as the papers score. content: copies,
-# such as a caption with the same words or an identical image, are right as well.
+# papers: only the image or captions that the data pairs with a query are right, as in the papers' scores.
+# content: copies of these are right as well, such as a caption with the same words or an identical image.
 Equals = Literal["papers", "content"]
 Table = NDArray[np.float32]
 Cells = Sequence[NDArray[np.int64]]  # per image, the column numbers of the captions to score
@@ -158,7 +158,7 @@ def put(
         raise DataError(
             f"{len(broken)} of {len(scores)} scores are not finite, so nothing can be ranked (the first: image "
             f"{gallery.keys[rows[broken[0]]]}, caption {caption.key}, {caption.text!r}). If `diptych check` "
-            "finds no such features, then the weights are not finite: use an earlier checkpoint"
+            "finds only finite features, then the weights are not finite: use an earlier checkpoint"
         )
     table[rows, columns] = np.where(scores == EMPTY, LEAST, scores)
 
