@@ -95,6 +95,6 @@ def _kept_tokens(out: Path) -> Tokens:
     if check.exists() and bytes_of(check) != f"{checksum(out / TOKENS)}\n".encode():
         raise CheckpointError(
             f"{out / TOKENS} has changed since it was written (as {TOKENS_CHECK} shows), so ids could mean "
-            "other words; copy the run's whole folder again, or start again in another folder"
+            "other tokens; copy the run's whole folder again, or start again in another folder"
         )
     return Tokens.load(out)

@@ -44,7 +44,7 @@ def recall_scores(
         of = round(gallery.shape[asks == "captions"] / folds)
         scores += recalls_of(asks, [p["rank"] for p in chosen], about, right, of)
     pictures, captions = gallery.shape
-    held = f"{counted(pictures, 'pictures')} and {counted(captions, 'captions')}"
+    held = f"{counted(pictures, 'images')} and {counted(captions, 'captions')}"
     first = f"intervals: 95%, 1,000 bootstrap resamples of images; a gallery of {held}"
     second = "blind: images and captions in random order"
     copies = equal_notes(gallery.same, gallery.images, gallery.equals, figures)

@@ -80,7 +80,7 @@ class DemoConfig(BaseModel):
     val: PositiveInt = 200
     test: PositiveInt = 600
     labels: PositiveInt = 100  # labelled scenes of the arms, except for "vqa"
-    question_labels: PositiveInt = 500  # with 100, counting is worse than the blind baseline's
+    question_labels: PositiveInt = 500  # with 100, counting scores below the blind baseline
     detector_steps: PositiveInt = 900
     pretrain_steps: PositiveInt = 1200
     most_steps: PositiveInt = 2000  # maximum for an arm on `labels` scenes; it stops earlier if val does not rise
@@ -243,7 +243,7 @@ def _report(
     system = cells[0].system
     for cell, row in zip(cells, rows, strict=True):
         runs.setdefault(cell.task, {})[cell.arm] = cell.folder
-        chosen = "chosen on val beforehand" if system == DEFAULT else "which was chosen for Unified VLP, not for this"
+        chosen = "chosen on val beforehand" if system == DEFAULT else "chosen for Unified VLP, not for this system"
         row_text = (
             f"{counted(row.labels, 'labelled scenes')}; learning rate {row.lr:g}, {chosen}; best on val after "
             f"{counted(row.best_step, 'steps')}"

@@ -89,10 +89,10 @@ def retrieve(
         task.fill(model.model, gallery, table, cells, extent.batch, partial(progress.advance, scoring))
     ranked = rankings(gallery, table, pictures, captions, folds)
     if folds is not None:
-        note = f"pictures and captions in {extent.folds} galleries, in their order, each searched by itself"
+        note = f"images and captions split in order into {extent.folds} galleries, each searched separately"
         return ranked, recall_scores(gallery, ranked, [note], extent.folds, extent.directions)
     if short is None:
-        notes = [] if sampled is None else [f"exact, on a sample of {sampled} queries each way"]
+        notes = [] if sampled is None else [f"exact, on a sample of {sampled} queries per direction"]
         return ranked, recall_scores(gallery, ranked, notes, directions=extent.directions)
     exact = {(p["asks"], p["key"]): p["rank"] for p in ranked}
     through = [

@@ -132,7 +132,7 @@ def _ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """Return powers of 10 that cover the range. Over at most two powers, also 2 and 5 times each."""
+    """Return powers of 10 that cover the range. A range of at most two powers also gets 2 and 5 times each power."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1, 2, 5) if last - first <= 2 else (1,)
     ticks = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
