@@ -26,7 +26,7 @@ def test_a_longer_run_is_the_run_that_was_long_from_the_beginning(
     longer = ("--set", "training.steps=7", "--set", "training.log_every=2")
     result = run(*at, "--out", tmp_path / "one", *longer)
     assert result.code == 0, result.error
-    assert "resumes up to 7 steps, was 4; learning rates stay as they are" in result.error
+    assert "resumes to 7 steps, was 4; learning rates stay as they are" in result.error
     assert "resuming after step 4" in result.error
     assert run(*at, "--out", tmp_path / "other", *longer).code == 0
     one, other = (load_file(tmp_path / name / "model/model.safetensors") for name in ("one", "other"))

@@ -180,7 +180,7 @@ def test_two_towers_pick_the_shortlist_of_an_evaluation(tmp_path, photos, detect
     _, of_captions = choose(towers.model, towers.tokens, seen, texts, 2)
     found = {told["caption"]: set(told["first"]) for told in said if told["asks"] == "pictures"}
     assert found == {text: {seen[n].key for n in row} for text, row in zip(texts, of_captions, strict=True)}
-    assert any("through a shortlist of 2 a query" in note for note in scores.notes)
+    assert any("with a shortlist of 2 per query" in note for note in scores.notes)
     with pytest.raises(RecipeError, match="pass both"):
         retrieve(pairs, store, "test", Extent(by=towers))
 

@@ -93,7 +93,7 @@ def test_cider_of_one_picture_is_explained() -> None:
     )
     assert one["CIDEr"].value == 0
     assert any(note.startswith("CIDEr of a single image is always 0") for note in one.notes)
-    assert not any(note.startswith("CIDEr is 0") for note in two.notes)
+    assert not any(note.startswith("CIDEr of a single image is") for note in two.notes)
 
 
 @pytest.mark.parametrize("task", ["vqa", "nlvr", "entailment", "classify", "referring", "caption"])
