@@ -237,7 +237,7 @@ def test_folds_are_galleries_of_their_own(tmp_path, captioned, detector):
         found = told["first"] if told["asks"] == "pictures" else [key.split("#")[0] for key in told["first"]]
         assert set(found[: len(fold)]) <= set(fold)
         assert told["rank"] < (len(fold) if told["asks"] == "pictures" else 2 * len(fold))
-    assert any("in 2 galleries" in note for note in scores.notes)
+    assert any("into 2 galleries" in note for note in scores.notes)
     with pytest.raises(RecipeError, match="leave out --queries and --shortlist"):
         retrieve(pairs, store, "test", Extent(folds=2, queries=1))
     with pytest.raises(RecipeError, match="the gallery has 5 images; pass fewer folds"):

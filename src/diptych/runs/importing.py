@@ -35,7 +35,7 @@ def import_checkpoint(
 ) -> list[str]:
     """Write the model folder `out`. Return a line for each weight that was renamed, left out or missing.
 
-    `lowercase`: None means as in the system's released models. `detector`: folder or name of the detector for new
+    `lowercase`: by default as in the system's released models. `detector`: folder or name of the detector for new
     images. Unless `any_detector` is set, it must be the detector of the released models. `answers`: file with the
     answers of the answer head, in its order. Raises RecipeError and CheckpointError.
     """

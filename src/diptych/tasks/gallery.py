@@ -39,7 +39,7 @@ class GalleryCaption:
 
     key: str
     text: str
-    picture: int  # number of its image, which is a row of the table
+    picture: int  # row of its image in the table
     id: str = ""  # the data set's id of the caption, if any
 
 
@@ -174,7 +174,7 @@ def joined(*several: Cells) -> list[NDArray[np.int64]]:
 
 
 def pairs(cells: Cells, order: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield (row, column) image by image.
+    """Yield each cell as (row, column), image by image.
 
     Each image's captions are sorted by `order[column]`, their length, to reduce padding.
     """

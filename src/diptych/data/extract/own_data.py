@@ -179,8 +179,8 @@ def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
 def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool) -> None:
     """Raise DataError if a record of the store has other texts or another split in `records`.
 
-    With `whole`, every record of the store must be in `records`. Otherwise the store may have more records, and other
-    images of the same name, which extraction reports.
+    With `whole`, every record of the store must be in `records`. Otherwise the store may have more records. It may also
+    have another image under the same key, which extraction reports.
     """
     wanted = {record.key: record for record in records}
     for there in iterate(store):

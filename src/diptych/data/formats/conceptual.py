@@ -34,7 +34,9 @@ def _columns(table: Source) -> tuple[int, int] | None:
 
 
 def read(wanted: Wanted, table: Source) -> list[Record]:
-    """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M: one record per line except a header.
+    """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M. Return one record per line.
+
+    A header is not a record.
 
     A column `split` names the split. Other columns are ignored, such as labels. A key is `NAME/NUMBER`: the file's name
     without its suffix, and the line's index from 0. Nothing is downloaded. An image must be in the folder of images, at

@@ -113,7 +113,7 @@ class Wanted:
 
 
 def named_split(wanted: Wanted, split: str | None, where: str) -> str | None:
-    """Return the split that an entry of a file names, else the one that the caller gave, else None."""
+    """Return the split that an entry of a file names. If it names none, return the caller's split (or None)."""
     named = (split or "").strip() or None
     if named and wanted.split and usual_split(named) != usual_split(wanted.split):
         wanted.skips.add(f"entries whose split is not the given {wanted.split!r} (the entry's split is used)", where)
@@ -178,7 +178,7 @@ class ByImage(Generic[Item]):
 
 @dataclass(frozen=True)
 class Source:
-    """A file or folder, with properties of its first entries that show its format."""
+    """A file or folder, with the properties from which its format is recognised."""
 
     path: Path
 
@@ -280,13 +280,16 @@ class Format:
         return records
 
     def lacks(self, ending: str, names: Iterable[str]) -> list[str]:
-        """Return what a file with this suffix and these names lacks of the format: required names, and the suffix."""
+        """Return what a file lacks to have this format: missing keys, and the format's suffixes if it has none of them.
+
+        `ending`: the file's suffix. `names`: its keys.
+        """
         endings = self.endings or JSON[:1]
         return [name for name in self.names if name not in names] + [" or ".join(endings)] * (ending not in endings)
 
 
 def one_of(formats: dict[str, Format], source: Source) -> tuple[str, Format] | None:
-    """Return the name and the first format that fits the source; None if no format fits."""
+    """Return the first format that fits the source, as (name, format). Return None if no format fits."""
     return next(((name, one) for name, one in formats.items() if one.fits(source)), None)
 
 

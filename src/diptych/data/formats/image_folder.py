@@ -27,7 +27,7 @@ from diptych.data.formats.values import JsonValue, Words, listed_texts, refuse
 
 NAMES = ("metadata.jsonl", "metadata.csv")  # all that exist are read
 CSV = ".csv"
-MOST_LINES = 100  # limit of the lines of a csv row: after an unclosed quote, only the first line is skipped
+MOST_LINES = 100  # maximum number of lines of a csv row; if a quote is not closed, only the first line is skipped
 CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of these columns is read
 _NUMBER = re.compile(r"[-_. ]?\d+$")  # such as the year in test2017
 
@@ -91,7 +91,7 @@ def _record(rows: _Read, name: str, given: tuple[tuple[str, Path], ...], where: 
 
 
 def _split_of(name: str, skips: Skips) -> str | None:
-    """Return the split that a folder in an image's path names, the outermost if several do: test2017 is `test`."""
+    """Return the split named by a folder in an image's path, such as `test` for test2017; the outermost one counts."""
     for folder in name.split("/")[:-1]:
         if (split := usual_split(folder)) in SHARES:
             return split

@@ -127,7 +127,7 @@ class JsonValue:
             self._explain(kind, what, path.rstrip("`").lstrip("."))
 
     def _explain(self, kind: Any, what: str, place: str) -> NoReturn:
-        """Raise DataError for msgspec's error message `what`, with what was found and what was expected."""
+        """Raise a DataError for msgspec's error message `what`. It states what was found and what was expected."""
         value = self.value
         for step in re.findall(r"[^.\[\]]+", place.partition("[...]")[0]):
             value = value[int(step) if isinstance(value, list) else step]

@@ -31,13 +31,13 @@ class Loader(PickledWithoutCaches):
     """The batches of a training run. Damaged records are left out; `corrupt` maps their keys to the reason.
 
     - records: indices into the store.
-    - max_regions: the largest number of regions that are read per record.
+    - max_regions: the maximum number of regions that are read per record.
     - needs_regions: if True, records without regions are left out and listed in `without_regions`.
     - corpus, alone: a share `alone` of each batch is text from `corpus`, without images. If `alone` is 1, no record is
     read.
     - mirror: the share of samples whose image is flipped horizontally, with "left" and "right" swapped in the text.
-    - most_regions: a function from a sample's number of words to its largest number of regions. Further regions are
-      left out before masking.
+    - most_regions: a function from a sample's number of tokens to its maximum number of regions. The remaining regions
+      are left out before masking.
 
     Raises DataError if no record has texts for the task.
     """

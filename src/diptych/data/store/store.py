@@ -173,7 +173,7 @@ class StoreWriter:
         self._wait()
 
     def _hand_over(self) -> None:
-        """Pass the pending records to the writing thread. Raises an error of the previous shard."""
+        """Pass the pending records to the writing thread. If it failed to write the previous shard, raise its error."""
         records, self._pending = self._pending, []
         columns = _columns(*zip(*records, strict=True)) if records else {}
         self._wait()
@@ -244,7 +244,7 @@ class _Shard(PickledWithoutCaches):
         return {name: table.numpy() for name, table in tables.items()}
 
     def _rows(self, table: str) -> npt.NDArray[Any]:
-        """Return a table.
+        """Return the values of a table of the shard.
 
         The file's size is checked first, because reading a truncated memory map kills the process (SIGBUS).
         """

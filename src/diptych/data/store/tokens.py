@@ -276,7 +276,7 @@ def _without_endless(tokenizer: Tokenizer, text: str) -> str:
 
 
 def _learnt(model: WordPiece, lowercase: bool) -> Tokenizer:
-    """Return a tokeniser that splits at words (each with SPACE before it), punctuation signs and Han characters.
+    """Return a tokeniser that splits texts into words (with SPACE before each), punctuation signs and Han characters.
 
     It changes only the case of letters, so joining the tokens restores the text.
     """
@@ -301,7 +301,7 @@ def _wordpiece(model: WordPiece, lowercase: bool) -> Tokenizer:
 
 
 def _marked(text: str) -> str:
-    """Return the words that Moses splits, joined by spaces.
+    """Split a text into words with Moses. Return the words joined by spaces.
 
     A word begins with SPACE if the text has a space before it. If Moses would change a letter, the text is split only
     at its spaces.

@@ -330,7 +330,7 @@ class Times:
             self.memory = {name: shared.memory[name] for name in SHARED_STAGES} | self.memory
 
     def for_system(self, path: Path) -> Times:
-        """Return an object for the times of another system, with the shared stages' times included."""
+        """Return the times of another system. They include the times of the shared stages."""
         path.parent.mkdir(parents=True, exist_ok=True)
         return Times(path, self.console, self)
 
