@@ -28,7 +28,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "known fault": ("warning", "an earlier version of Diptych wrote a wrong file: run the command in each line"),
     "contract": ("error", "the model was trained on other features: extract with the model's detector"),
     "features not finite": ("error", "NaN or infinite numbers: extract again, or leave the records out"),
-    "features of another size": ("error", "they differ from the store's contract: extract to a new folder"),
+    "features of another size": ("error", "the store's feature contract has other sizes: extract to a new folder"),
     "features all zero": ("error", "they carry no information: make the features again, or leave the records out"),
     "features constant": ("error", "every value is the same number: make the features again"),
     "features repeated": ("warning", "different images have equal features: check which image they belong to"),

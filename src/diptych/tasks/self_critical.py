@@ -89,7 +89,7 @@ class _Unread:
     """A placeholder for the reward. Calling it raises AssertionError."""
 
     def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]:
-        raise AssertionError("the schedule was made without references, so it cannot be trained")
+        raise AssertionError("the schedule was made without reference captions, so it cannot train")
 
     def spell(self, caption: Caption) -> str:
         return str(caption)

@@ -306,7 +306,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
     if isinstance(folder, Pictures):
         return folders[0] / name if folder.wanted else None
     missing = f"{folder / name}"
-    missing = missing if len(missing) <= SHOWN else f"{missing[:SHOWN]}..."  # such as a row of numbers
+    missing = missing if len(missing) <= SHOWN else f"{missing[:SHOWN]}..."  # the name may be a long row of numbers
     raise DataError(f"{where}: found no image {missing}; download it, or pass the images' folder with --images")
 
 

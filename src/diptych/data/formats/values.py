@@ -22,7 +22,7 @@ from msgspec import Meta
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import BEYOND
 
-FEW_PIXELS = 4  # larger images have no box of a single pixel
+FEW_PIXELS = 4  # if both sides of an image are longer, a box within 0 to 1 is taken for fractions
 LONGEST = 1_000_000  # limit of an image's side in pixels
 _HUGE = 1e15
 HALF = "half a surrogate pair, which is not Unicode"
@@ -137,7 +137,7 @@ class JsonValue:
             self.refuse(f"an object with {names}", f"one with {missing[1]}", place)
         if expected.startswith("`array` of length "):
             length = expected.rpartition(" length ")[2].replace(">=", "at least").replace("<=", "at most")
-            self.refuse(f"a list of {len(value)}", f"one of {length}", place)
+            self.refuse(f"a list of {len(value)} items", f"{length} items", place)
         if expected in _RANGES:
             self.refuse(str(value)[:40], _RANGES[expected], place)
         if expected.startswith("`str` matching"):
