@@ -16,7 +16,7 @@ from diptych.runtime.errors import CheckpointError, DataError, counted
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
 FILE = "answers.json"
-OF_VQA = "vqa"  # the default task of a file that names no task
+OF_VQA = "vqa"  # the task of files that name no task
 UNKNOWN = "<unk>"  # class 0, never given as an answer
 # VQA's normalisation drops these signs, although they change an answer's meaning: -5, <5, 1,5 (not 1,000), C++, B-.
 _SIGNS = re.compile(r"(?<!\w)[-+<>]+(?=\s?\d)|\d,\d(?!\d\d\b)|\w[-+]+(?!\w)")

@@ -259,7 +259,7 @@ def answer_ceiling(questions: Iterable[Question]) -> dict[str, float] | None:
 
 
 def labelled(record: Record) -> list[Choices]:
-    """Return the multiple-choice questions of a record whose right answer is known."""
+    """Return the multiple-choice questions of a record for which the right answer is known."""
     return [choices for choices in record.choices if choices.answer >= 0]
 
 

@@ -59,7 +59,7 @@ class RetrievalGallery:
     ) -> RetrievalGallery:
         """Build a gallery of the records that have captions. The others are left out.
 
-        `read(index)` returns record `index` of `worded` with its regions. It is needed if the records have no regions.
+        `read(index)` returns record `index` of `worded` with its regions. Pass it if the records have no regions.
         Raises DataError for an empty gallery.
         """
         read = read or worded.__getitem__
@@ -108,7 +108,7 @@ class RetrievalGallery:
         return len(self.keys), len(self.captions)
 
     def digest(self) -> str:
-        """Return the SHA-256 of all keys and captions."""
+        """Return the SHA-256 of all keys and captions, which identifies the gallery."""
         digest = hashlib.sha256()
         for text in (*self.keys, *(f"{c.key}\t{c.text}" for c in self.captions)):
             digest.update(text.encode() + b"\n")

@@ -71,7 +71,7 @@ class Referring:
 
 
 def box_hits(predicted: dict[str, Box | None], records: Sequence[Record]) -> tuple[NDArray[np.float64], list[str]]:
-    """Return 1.0 (right) or 0.0 (wrong) for each expression, and the key of its image."""
+    """Return 1.0 (right) or 0.0 (wrong) for each expression, and the keys of their images."""
     right, pictures = [], []
     for record, expression in expressions_of(records):
         box = predicted[expression.key]

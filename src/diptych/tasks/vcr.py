@@ -98,7 +98,7 @@ class Vcr:
             key=key,
             picture=record.key,
             regions=record.regions,
-            text=max((candidate.text for candidate in candidates), key=len),  # longest: the loader sorts by length
+            text=max((candidate.text for candidate in candidates), key=len),  # the loader sorts samples by length
             truth={"candidates": candidates, "right": right if right is not None and right >= 0 else None},
         )
 
@@ -150,7 +150,7 @@ def cut(first: TaggedTokens, second: TaggedTokens, most: int) -> tuple[TaggedTok
 
 
 def names_of(objects: Sequence[Object]) -> list[str]:
-    """Return a name for each object: its kind, such as "dog", or for people the next name of NAMES."""
+    """Return a name for each object: its kind, such as "dog". People get the names of NAMES in turn."""
     people = [number for number, thing in enumerate(objects) if thing.kind == PERSON]
     return [
         NAMES[people.index(number) % len(NAMES)] if thing.kind == PERSON else thing.kind

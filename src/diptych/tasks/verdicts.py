@@ -32,7 +32,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The settings, scoring and baselines of a task that classifies sentences. Its `TaskSpec` is made from them."""
+    """The settings, scoring and baselines of a task that classifies sentences. The task's `TaskSpec` uses them."""
 
     task: str  # name of the task and of its model head
     noun: str  # name of the sentences, in the plural, such as "statements"

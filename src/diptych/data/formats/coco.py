@@ -44,7 +44,7 @@ class CocoImage(Struct):
         return None if self.width is None or self.height is None else (self.width, self.height)
 
     def box(self, corners: Corners, where: str, skips: Skips) -> Box:
-        """Return [left, top, width, height] in pixels as [x1, y1, x2, y2] in fractions of the image."""
+        """Convert [left, top, width, height] in pixels to [x1, y1, x2, y2] in fractions of the image."""
         if self.size is None:
             refuse(where, "a box of an image without size", "the image's `width` and `height`")
         return box_of(corners, *self.size, where, skips.add)

@@ -78,7 +78,7 @@ class Wanted:
         return self.split or drawn_split(key, self.seed)
 
     def note_drawn(self, records: Sequence[Record], name: str) -> None:
-        """Count the images with a random split, if other images or the file's name have a split."""
+        """Count the images with a random split in `skips`, if other images or the file's name state a split."""
         drawn = [record for record in records if record.key in self.drawn]
         if drawn and len(drawn) < len(records):
             reason = "images without a split, in data with splits (a random split is used)"
@@ -202,7 +202,7 @@ class Source:
 
     @cached_property
     def names(self) -> dict[str, None]:
-        """The keys of a JSON value, and those of the first entries of its lists, in order.
+        """The keys of a JSON value, and the keys of the first entries of its lists, in order.
 
         For other files, the column names.
         """

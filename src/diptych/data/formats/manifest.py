@@ -99,7 +99,7 @@ def _pictures(entry: JsonValue, folder: Path, given: Path | Pictures | None, nee
 
 
 def _paths(entry: JsonValue, folder: Path) -> list[tuple[Path, JsonValue]]:
-    """Return the path or paths in an entry, each with its place in the manifest."""
+    """Return the path or paths in an entry, each with its location in the manifest."""
     named = entry.items() if isinstance(entry.value, list) else [entry]
     return [(folder / one.read(_Name), one) for one in named]
 

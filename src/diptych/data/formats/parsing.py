@@ -32,7 +32,7 @@ class Skips:
 
     allowed: bool = False
     counts: dict[str, int] = field(default_factory=dict)
-    places: dict[str, list[str]] = field(default_factory=dict)  # reason -> the first NAMED places
+    places: dict[str, list[str]] = field(default_factory=dict)  # reason -> the first NAMED locations
     _read: dict[str, list[int]] = field(default_factory=dict)  # kind -> [number of invalid entries, of all]
 
     @property

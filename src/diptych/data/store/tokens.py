@@ -71,7 +71,7 @@ class Tokens:
         self.keeps_spaces = isinstance(tokenizer.decoder, decoders.Sequence) or (
             self.kind == "bpe" and "NFKC" not in _types(json.loads(tokenizer.to_str())["normalizer"])
         )
-        if self.keeps_spaces:  # here "[SEP]" in a text is plain text
+        if self.keeps_spaces:  # these tokenisers encode "[SEP]" in a text as plain text
             tokenizer.encode_special_tokens = True
         inner = frozenset(number for token, number in ids.items() if token.startswith("##"))
         pad, unknown, cls, sep, mask = (ids[token] for token in SPECIAL)

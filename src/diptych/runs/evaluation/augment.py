@@ -31,7 +31,7 @@ from diptych.training.ranks import seed_part
 from diptych.vision.detectors.weights import DETECTOR as DESCRIBED
 
 FILE = "augmented.json"  # file in the new store with the settings and counts
-BATCH = 50  # images per batch; a change would change sampled captions
+BATCH = 50  # images per batch; another value would change the sampled captions
 SHARD = 1000  # pictures
 SPARE = 2  # twice as many captions as needed are generated, because some are duplicates
 

@@ -123,7 +123,7 @@ def _gallery(model: ModelFolder, store: Store, indices: Sequence[int]) -> Retrie
 
 
 def _drawn(gallery: RetrievalGallery, sampled: int | None, extent: Extent) -> tuple[list[int], list[int]]:
-    """Return the numbers of the image queries and of the caption queries: all, or a random sample of `sampled`."""
+    """Return the indices of the image queries and of the caption queries: all, or a random sample of `sampled`."""
 
     def of(count: int) -> list[int]:
         if sampled is None or sampled >= count:

@@ -11,7 +11,7 @@ from diptych.training.log import METRICS, read_lines
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34  # margins in SVG units, for axis labels
 DOTS = 60  # maximum number of points of a curve that show their value on hover
-STEPS = (1, 2, 2.5, 5, 10)  # distances of axis ticks, times a power of 10
+STEPS = (1, 2, 2.5, 5, 10)  # possible distances between axis ticks, times a power of 10
 LOSS = "loss"
 COURSE = {"lr": "learning rate", "gradient_norm": "gradient norm", "samples_per_second": "samples a second"}
 Point = tuple[float, float]  # (step, value)
