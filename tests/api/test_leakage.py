@@ -128,7 +128,7 @@ def test_a_model_without_a_list_says_so(pretrained: Run, captioner: Run, tmp_pat
     tuned = finetune("caption", captioner.folder / "store", bare.folder, out=tmp_path / "run", steps=1, batch_size=8)
     trained_on = evaluate(tuned.folder, captioner.folder / "store").trained_on
     assert trained_on is not None
-    assert trained_on.text == f"{NONE}; the training images of the model that it started from are unknown"
+    assert trained_on.text == f"{NONE}; the training images of its start model are unknown"
 
 
 def test_check_compares_a_store_with_a_model(captioner: Run, mixed: Store, capsys: pytest.CaptureFixture[str]) -> None:

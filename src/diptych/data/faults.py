@@ -72,7 +72,7 @@ FAULTS = (
 
 
 def has_no_records(path: Path) -> bool:
-    """Return True if `path` has no records: an output of `evaluate --json` or `rank --json`, or a tokeniser's folder."""
+    """Return True if `path` is an output of `evaluate --json` or `rank --json`, or a tokeniser: it has no records."""
     return {"task", "scores"} <= _json(path).keys() or (path / FILE).is_file()
 
 

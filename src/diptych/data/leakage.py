@@ -104,7 +104,7 @@ class SeenImages:
         gaps = [
             f"{prints.missing} of the test images could not be compared" * (prints.missing > 0),
             f"{self.missing} of the training images have no fingerprint" * (self.missing > 0),
-            "" if self.complete else "the training images of the model that it started from are unknown",
+            "" if self.complete else "the training images of its start model are unknown",
         ]
         left, blind = tuple(filter(None, gaps)), self.missing > 0 and not len(self.content)
         if blind or not len(exact):

@@ -43,7 +43,7 @@ class TaskRequest(Message):
     adds an `explanation` to the answer.
     """
 
-    model: str | None = Field(default=None, description="A name from /v1/models; default: the first model that can.")
+    model: str | None = Field(default=None, description="A name from /v1/models; default: the first suitable model.")
 
 
 class TaskAnswer(Message):

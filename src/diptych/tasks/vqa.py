@@ -351,7 +351,7 @@ def _view(_: AskRequest, message: GivenAnswer) -> interface.PageView:
 
 def _answer_limit(task: Task) -> str:
     assert isinstance(task, Vqa)
-    return f"It answers with one of {len(task.answers.names):,} answers, and never that the answer is unknown."
+    return f"It always gives one of {len(task.answers.names):,} answers, even if none of them is right."
 
 
 VQA = TaskSpec(

@@ -237,7 +237,7 @@ class _Shard(PickledWithoutCaches):
             raise DataError(f"{self.path} is damaged ({error}); delete {self.path.parent} and extract again") from error
         if shards.tensors_check({name: tables[name] for name in TABLES}) != self._check:
             raise DataError(
-                f"{self.path} is damaged (the checksum of its tables is not that in {INDEX}); delete "
+                f"{self.path} is damaged (the checksum of its tables differs from {INDEX}); delete "
                 f"{self.path.parent} and extract again"
             )
         shards.check_tables(tables, self._records, self.path)

@@ -57,8 +57,8 @@ class Tally:
         blind = f"; {counted(self.without_regions, 'images')} without a region got no captions"
         return (
             f"{counted(self.kept, 'new captions')} for {counted(self.pictures, 'images')}; left out: "
-            f"{self.said_before} equal to human captions, {self.repeated} repeated, {self.going_round} with three "
-            f"words twice, {self.without_words} without words; {self.fewer} images got fewer than requested"
+            f"{self.said_before} equal to human captions, {self.repeated} repeated, {self.going_round} with a "
+            f"repeated trigram, {self.without_words} without words; {self.fewer} images got fewer than requested"
             + blind
             * bool(self.without_regions)
         )
