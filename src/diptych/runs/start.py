@@ -83,7 +83,7 @@ class Start:
             )
 
     def tokens(self, folder: RunFolder, store: Store) -> Tokens:
-        """Return the tokeniser of a run with this start."""
+        """Return the tokeniser of a run that starts from these weights."""
         return tokens_of_run(folder, store)
 
     def notes(self, learner: Learner) -> Iterator[str]:

@@ -156,7 +156,7 @@ class BlindAnswers:
         return {question.key: self.answer(question) for question in questions}
 
     def majority(self, questions: Iterable[Question]) -> dict[str, str]:
-        """Return the most frequent training answer for every question, by the question's key."""
+        """Return {question's key: the most frequent training answer}, which is the same for all questions."""
         return {question.key: self.overall for question in questions}
 
     def majority_by_kind(self, questions: Iterable[Question]) -> dict[str, str]:

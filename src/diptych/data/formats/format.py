@@ -66,11 +66,11 @@ class Wanted:
     """Options of a reader, such as the folder of the images, or the split of files that do not name a split."""
 
     pictures: Path | Pictures | None = None  # None: image files are not needed
-    split: str | None = None  # None: drawn for each image with `seed`
+    split: str | None = None  # None: drawn at random for each image, with `seed`
     seed: int = 0
     skips: Skips = field(default_factory=Skips)  # counts entries that are left out
     crowds: bool = False  # keep COCO's crowd boxes (`iscrowd`)
-    drawn: set[str] = field(default_factory=set)  # keys of records whose split was drawn
+    drawn: set[str] = field(default_factory=set)  # keys of records whose split was drawn at random
 
     def split_of(self, key: str) -> str:
         if self.split is None:

@@ -32,7 +32,7 @@ from diptych.vision.detectors.weights import DETECTOR as DESCRIBED
 
 FILE = "augmented.json"  # file in the new store with the settings and counts
 BATCH = 50  # images per batch; another value would change the sampled captions
-SHARD = 1000  # pictures
+SHARD = 1000  # images per shard
 SPARE = 2  # twice as many captions as needed are generated, because some are duplicates
 
 
