@@ -128,7 +128,7 @@ class FasterRCNNRecipe(DetectorRecipe):
 
     architecture: str = "resnet18_fpn"
     layer: Layer = "fc7"
-    shorter: PositiveInt = 160  # length of the shorter side after resizing; larger is slower, but better on small things
+    shorter: PositiveInt = 160  # shorter side of resized images; larger is slower, but better on small objects
     optimizer: OptimizerConfig = OptimizerConfig(
         lr=5e-4, weight_decay=1e-2, clip=10, schedule="cosine", warmup_steps=20
     )
