@@ -46,7 +46,7 @@ class Start:
 
     @staticmethod
     def of(model: ModelFolder | None) -> Start:
-        """Return the start from `model`, or from random weights if it is None."""
+        """Return the weights of `model` as initial weights, or random weights if `model` is None."""
         return Nothing() if model is None else Trained(model)
 
     def digest(self) -> str | None:
@@ -54,7 +54,7 @@ class Start:
         return None
 
     def by(self, recipe: Recipe) -> Start:
-        """Return `Weights` if the recipe sets `init` or `network_init`, else this start."""
+        """Return `Weights` if the recipe sets `init` or `network_init`, else this object."""
         return Weights(recipe) if recipe.init is not None or recipe.network_init is not None else self
 
     def recipe_name(self, spec: TaskSpec) -> str:
@@ -124,7 +124,7 @@ class Nothing(Start):
 
 
 class Weights(Start):
-    """Weights of BERT, another system or a detector, as `init` and `network_init` of the recipe name them."""
+    """Weights of BERT, another system or a detector, from the paths in `init` and `network_init` of the recipe."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe, self.speaks = recipe, recipe.init is not None

@@ -1,7 +1,7 @@
 """A gallery of images and captions, with a table of the match scores of all pairs.
 
-The table has one row per image and one column per caption. It may be stored in a file; a killed job then resumes and
-keeps the scored pairs. Images are read one at a time, so a gallery may be larger than memory.
+The table has one row per image and one column per caption. If it is stored in a file, a stopped job resumes with
+the pairs that it has scored. Images are read one at a time, so a gallery may be larger than memory.
 """
 
 from __future__ import annotations

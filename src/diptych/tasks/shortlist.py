@@ -112,9 +112,9 @@ def _unit(rows: Matrix) -> Matrix:
 
 
 def shortlist(pictures: Matrix, captions: Matrix, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Return the column and row numbers with the largest dot products: for each image its captions, and the reverse.
+    """Return for each image the indices of the captions with the largest dot products, and the reverse.
 
-    Each array has at most `most` numbers, not sorted.
+    Each array has at most `most` indices, not sorted.
     """
     return [_top(captions @ row, most) for row in pictures], [_top(pictures @ row, most) for row in captions]
 

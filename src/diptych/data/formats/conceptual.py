@@ -38,9 +38,9 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
 
     A header is not a record.
 
-    A column `split` names the split. Other columns are ignored, such as labels. A key is `NAME/NUMBER`: the file's name
-    without its suffix, and the line's index from 0. Nothing is downloaded. An image must be in the folder of images, at
-    the path that equals its URL.
+    The split comes from a column `split`, if there is one. Other columns, such as labels, are ignored. A key is
+    `NAME/NUMBER`: the file's name without its suffix, and the line's index from 0. Nothing is downloaded. An image must
+    be in the folder of images, at the path that equals its URL.
     """
     columns = _columns(table)
     head = first_line(table.path)[0] if columns is not None else None

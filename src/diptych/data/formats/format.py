@@ -171,7 +171,7 @@ class ByImage(Generic[Item]):
         return wanted.records(self, lambda one: made(*one))
 
     def __iter__(self) -> Iterator[tuple[Any, tuple[Item, ...], str]]:
-        """Yield each image's name or number, its items, and the place of its first item."""
+        """Yield each image's name or number, its items, and the location of its first item."""
         for image, (where, items) in self._groups.items():
             yield image, tuple(items), where
 
@@ -273,7 +273,7 @@ class Format:
     names: tuple[str, ...] = ()
 
     def records(self, wanted: Wanted, *sources: Source) -> list[Record]:
-        """Read the records. Images with a drawn split are counted where the data names splits."""
+        """Read the records. Images with a random split are counted if the data names splits for other images."""
         records = self.read(wanted := replace(wanted, drawn=set()), *sources)
         file = sources[0].path
         wanted.note_drawn(records, file.stem if file.is_file() else "")

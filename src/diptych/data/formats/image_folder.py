@@ -57,8 +57,8 @@ class _Read:
 def read(wanted: Wanted, source: Source) -> list[Record]:
     """Read one record per image; the key is the image's path in the folder.
 
-    A column `split`, else a subfolder such as `train`, names the split. Files of the folder that are not read, and
-    images without a row, are counted in `wanted.skips`.
+    The split comes from a column `split`, or else from a subfolder such as `train`. Files of the folder that are not
+    read, and images without a row, are counted in `wanted.skips`.
     """
     whole = source.path.is_dir()
     root = source.path if whole else source.path.parent

@@ -178,7 +178,7 @@ def _keys_of_their_own(records: list[Record]) -> list[Record]:
 
 
 def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record]:
-    """Return the records, without those whose image file is missing, which are counted in `skips`."""
+    """Return the records whose image file exists. The other records are counted in `skips`."""
     there = []
     for record in records:
         if record.image is None or is_there(record.image):

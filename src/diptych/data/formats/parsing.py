@@ -47,8 +47,8 @@ class Skips:
     def every(self, items: Iterable[V], take: Callable[[V], T], kind: str) -> list[T]:
         """Return `take(item)` for each item.
 
-        If `take` raises a DataError, the item is skipped and counted, with its place. `kind` names the items in errors,
-        such as "line". Raises the first of these errors if no item is left.
+        If `take` raises a DataError, the item is skipped and counted with its location. `kind` names the items in
+        errors, such as "line". Raises the first of these errors if no item is left.
         """
         kept, errors, bad, number = list[T](), list[DataError](), 0, 0
         for number, item in enumerate(items, start=1):  # noqa: B007  the last number is the count
@@ -133,7 +133,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=Ambiguous.unless_once)
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Turn off garbage collection in a `with` block: it is slow while millions of objects are created."""
+    """Turn off garbage collection in a `with` block, because it is slow while millions of objects are created."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -262,7 +262,7 @@ def first_lines(path: Path, most: int = LOOKED_AT) -> list[str]:
 
 
 def parsed_line(path: Path, *names: str) -> JsonValue:
-    """Return the first JSON line that has all these names (LOOKED_AT lines are read), else the first line."""
+    """Return the first JSON line that has all these keys, else the first line. At most LOOKED_AT lines are searched."""
     for line in first_lines(path) if names else ():
         with suppress(DataError):
             value = parse_value(line, path.name)

@@ -88,7 +88,7 @@ def _is_instances(source: Source) -> bool:
 
 
 def _lines(what: str, read: Callable[..., list[Record]], *names: str, files: tuple[str, ...] = ("file",)) -> Format:
-    """Return a format for JSON lines. A file has this format if its first line is an object with these names."""
+    """Return a format for JSON lines. A file has this format if its first line is an object with these keys."""
     return Format(what, lambda s: s.has(*names, ending=".jsonl"), read, files, endings=LINES, names=names)
 
 
@@ -159,7 +159,7 @@ def read(
 
     - pictures: the folder of the images, by default the folder of the file. Images must exist, unless `need_pictures`
       is False and no folder is given; then records may lack an image.
-    - split: the split of records whose files do not name a split. By default it is drawn for each image with `seed`.
+    - split: the split of records whose files do not name a split. By default it is random for each image, by `seed`.
     - skips: counts the entries that are left out (invalid, without any text, or with a missing image in a manifest). It
       is an error if more than 10 entries and more than 1% of all are invalid.
     """

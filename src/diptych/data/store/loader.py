@@ -187,7 +187,7 @@ def _with_content(record: Record, to_samples: ToSamples) -> list[Sample]:
 class _GlobalBatch:
     """The samples of a step.
 
-    Samples with images come first, so that every part gets its share of images and of text. The words of all samples
+    Samples with images come first, so that every part gets its share of images and of text. The texts of all samples
     are read, because this is fast. Regions are read when they are needed and at most once: for the samples of a part,
     and for the images of its negatives.
     """

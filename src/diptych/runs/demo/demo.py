@@ -317,7 +317,7 @@ def _show(measured: MeasuredScores, times: Times, console: Console) -> None:
 
 
 class Times:
-    """Duration and peak memory of each stage. After a resumption, durations are added up."""
+    """Duration and peak memory of each stage. If a stage is resumed, its durations are added up."""
 
     def __init__(self, path: Path, console: Console, shared: Times | None = None) -> None:
         """`shared` has the times of the stages that all systems share: drawing, detector, extraction."""

@@ -32,7 +32,7 @@ Asks = Literal["both", "captions", "pictures"]
 
 @dataclass(frozen=True)
 class Extent:
-    """The choice of the pairs of a gallery to score. Default: all pairs."""
+    """The selection of a gallery's pairs that are scored. By default, all pairs are scored."""
 
     queries: int | None = None  # random sample of this many image queries and caption queries; None: all
     shortlist: int | None = None  # number of candidates per query that a shortlist keeps; None: no shortlist
