@@ -28,7 +28,7 @@ from diptych.storybook.files import write
 from tests.api.conftest import TINY
 
 NONE = "0 of 4 test images were trained on, and 0 near copies"
-CANNOT_SAY = "this model cannot say which images it was trained on"
+CANNOT_SAY = "the training images of this model are unknown"
 
 
 def place(record: Record) -> Path:
@@ -128,7 +128,7 @@ def test_a_model_without_a_list_says_so(pretrained: Run, captioner: Run, tmp_pat
     tuned = finetune("caption", captioner.folder / "store", bare.folder, out=tmp_path / "run", steps=1, batch_size=8)
     trained_on = evaluate(tuned.folder, captioner.folder / "store").trained_on
     assert trained_on is not None
-    assert trained_on.text == f"{NONE}; the model that it began from cannot say which images it was trained on"
+    assert trained_on.text == f"{NONE}; the training images of its start model are unknown"
 
 
 def test_check_compares_a_store_with_a_model(captioner: Run, mixed: Store, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,4 +140,4 @@ def test_check_compares_a_store_with_a_model(captioner: Run, mixed: Store, capsy
     assert (found["severity"], found["count"]) == ("error", 3)
     assert report["trained_on"]["text"] == "2 of 5 test images were trained on, and 1 near copy"
     app(["check", str(captioner.folder / "store"), "--model", str(captioner.folder)], standalone_mode=False)
-    assert f"of val and test: {NONE}" in capsys.readouterr().out
+    assert f"val and test: {NONE}" in capsys.readouterr().out

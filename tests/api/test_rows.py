@@ -63,7 +63,7 @@ def test_a_part_gives_its_split_to_rows_that_have_none_or_the_same_by_another_na
     own = (None, " ", "train", "Train")
     rows = [{"image": image, "caption": "a", "split": split} for image, split in zip(images, own, strict=True)]
     assert silent(parts_of(train=rows)).splits == {"train": 4}
-    with pytest.warns(UserWarning, match="pictures of the split 'validation'"):
+    with pytest.warns(UserWarning, match="images of the split 'validation'"):
         data = Dataset.from_rows(parts_of(validation=[{"image": "0.png", "caption": "a", "split": "val"}]))
     assert data.splits == {"val": 1}
 
@@ -193,7 +193,7 @@ def test_numbers_and_arrays_of_no_dimensions_are_read_with_their_own_digits() ->
 
 def test_one_image_under_two_names_of_its_split_is_in_one_split(images: list[str]) -> None:
     rows = [{"image": images[0], "caption": text, "split": split} for text, split in (("a", "Train"), ("b", "train"))]
-    with pytest.warns(UserWarning, match="pictures of the split 'Train' \\(read as 'train'\\): 1"):
+    with pytest.warns(UserWarning, match="images of the split 'Train' \\(read as 'train'\\): 1"):
         (one,) = Dataset.from_rows(rows)
     assert (one.record.split, one.captions) == ("train", ("a", "b"))
 
@@ -202,7 +202,7 @@ def test_a_row_without_a_split_has_that_of_its_image_and_other_draws_are_counted
     splits = ("web", None, float("nan"), "")
     rows = [{"image": image, "caption": "a", "split": split} for image, split in zip(images, splits, strict=True)]
     rows.append({"image": images[0], "caption": "b", "split": None})
-    counted = r"images without a split, next to images with one \(theirs is drawn\): 3 \(the first: 1.png\)"
+    counted = r"images without a split, in data with splits \(a random split is used\): 3 \(the first: 1.png\)"
     with pytest.warns(UserWarning, match=counted):
         data = Dataset.from_rows(rows)
     assert [one.record.split for one in data] == ["web", *(drawn_split(image, 0) for image in images[1:])]

@@ -117,10 +117,10 @@ def test_a_picture_without_regions_and_captions_that_go_round(
     tally = augment(captioner, Store(folder), tmp_path / "more", 2, DRAWN, "train", seed=0)
     assert told == [6]
     assert (tally.without_regions, tally.going_round, tally.kept, tally.pictures) == (1, 6, 6, 6)
-    assert "1 picture without a region got no captions" in tally.summary()
+    assert "1 image without a region got no captions" in tally.summary()
     monkeypatch.undo()
     _, scores = score_model(captioner, Store(folder), "train")
-    assert "1 of 7 pictures have no region (the first: train" in " ".join(scores.notes)
+    assert "1 of 7 images have no region (the first: train" in " ".join(scores.notes)
     more = Store(tmp_path / "more")
     assert more.words(1) == world.words(1)
     assert [len(more.words(n).generated) for n in range(9)] == [1, 0, 1, 1, 1, 1, 1, 0, 0]

@@ -77,8 +77,8 @@ def test_captions_are_read_by_pycocotools(store: Store, captioner: ModelFolder, 
     coco = pytest.importorskip("pycocotools.coco")
     line = submit(captioner, store, "test", "coco", tmp_path / "captions_test2014_results.json")
     assert line.endswith(
-        "captions_test2014_results.json: caption of 3 pictures of 'test', in the form of coco; image ids of 3 are the "
-        "numbers in their names (the first: COCO_test2014_000000000070)"
+        "captions_test2014_results.json: caption of 3 images of 'test', in the format coco; for 3 images, the id is "
+        "the number in the name (the first: COCO_test2014_000000000070)"
     )
     with redirect_stdout(StringIO()):
         truths = coco.COCO()
@@ -96,7 +96,7 @@ def test_ids_are_those_of_the_data_and_never_guessed_from_other_names(captioner:
             for number, (name, image_id) in enumerate(zip(names, ids, strict=True)):
                 writer.add(replace(asked_record(number), key=name, image_id=image_id))
     line = submit(captioner, Store(tmp_path / "own"), "test", "coco", tmp_path / "results.json")
-    assert line.endswith("in the form of coco")
+    assert line.endswith("in the format coco")
     assert {one["image_id"] for one in json.loads((tmp_path / "results.json").read_text())} == {70, 71, 72}
     with pytest.raises(DataError, match="the record has no `image_id`"):
         submit(captioner, Store(tmp_path / "none"), "test", "coco", tmp_path / "results.json")
@@ -173,7 +173,7 @@ def test_the_verb_writes_what_the_function_does(store: Store, captioner: ModelFo
     advice = f"diptych submit {words} --format=coco"
     assert str(ended.exception).endswith(f": {advice}")
     done = CliRunner().invoke(app, advice.split()[1:], catch_exceptions=False)
-    assert done.stdout.startswith(f"{tmp_path / 'cli.json'}: caption of 3 pictures of 'test', in the form of coco")
+    assert done.stdout.startswith(f"{tmp_path / 'cli.json'}: caption of 3 images of 'test', in the format coco")
     usual = find_recipe("unified-vlp/small/caption", SETTINGS).decoding
     submit(captioner, store, "test", "coco", tmp_path / "own.json", chosen_decoding(usual, 1, beams=2, max_words=4))
     assert (tmp_path / "cli.json").read_bytes() == (tmp_path / "own.json").read_bytes()

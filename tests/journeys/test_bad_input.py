@@ -213,8 +213,8 @@ def test_a_task_that_a_system_has_no_recipe_for_is_told_as_that(
     monkeypatch.delitem(RECIPES, "unified-vlp/small/caption")
     result = run("finetune", "caption", "--data", "none", "--out", tmp_path / "out", "--model", made)
     assert result.code == 2
-    assert "is of unified-vlp, which has no small recipe of caption" in result.error
-    assert "take a model of tden, xgpt" in result.error
+    assert "is a model of unified-vlp, which has no small recipe for caption" in result.error
+    assert "use a model of tden, xgpt" in result.error
 
 
 def test_a_model_folder_is_checked_in_json_too(run: Callable[..., Result], tmp_path: Path) -> None:

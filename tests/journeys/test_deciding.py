@@ -34,7 +34,7 @@ def test_four_tasks_from_the_truth(run: Callable[..., Result], world: Path, tmp_
         assert result.code == 0, result.error
         assert "have more than 4 regions: the best 4 are kept" in result.error
         assert task != "referring" or "expressions are left out: no region fits" in result.error
-        assert task != "vcr" or "things that questions name have no region" in result.error
+        assert task != "vcr" or "objects in questions have no region" in result.error
         scored = run("evaluate", "--model", out, "--data", world, "--json", "--out", out / "said.json")
         assert scored.code == 0, scored.error
         scores = json.loads(scored.out)

@@ -36,7 +36,7 @@ def test_rewarded_drawn_from_and_augmented(with_detector: Path, run: Callable[..
     assert result.code == 0, result.error
     more = Store(tmp_path / "more")
     written = [one for index in range(len(more)) for one in more.words(index).generated]
-    assert f"{len(written)} new captions for {more.splits['train']} pictures" in result.out
+    assert f"{len(written)} new captions for {more.splits['train']} images" in result.out
     assert written
     result = run(
         "finetune", "caption", "--data", tmp_path / "more", "--model", with_detector, "--out", tmp_path / "b", *few

@@ -162,7 +162,7 @@ def test_a_detector_that_does_not_fit_is_refused(begun: Path, run: Callable[...,
         assert not [path for path in Path().iterdir() if "here" in path.name]
 
     refused("With other features, the model runs but is less accurate", "--detector", "hf")
-    refused("24 values a region, the model reads 28", "--detector", "vgx", "--any-detector")
+    refused("24 values per region, the model reads 28", "--detector", "vgx", "--any-detector")
     refused("no detector 'none'", "--detector", "none")
     refused("has no head for answers", "--answers", "answers.txt")
     refused("No such option: --set", "--set", "least=3")

@@ -113,7 +113,7 @@ def test_the_page_from_top_to_bottom(
         result = run(*small(command), *batch)
         assert result.code == 0, (command, result.error)
         said[" ".join(command)] = result.out
-    assert "23 of 24 pictures are there" in said["data vqa2 coco --out vqa.json"]
+    assert "23 of 24 images exist" in said["data vqa2 coco --out vqa.json"]
     stores = {name: Store(tmp_path / "stores" / name) for name in ("coco", "vqa", "refcoco", "vcr")}
     assert stores["vqa"].splits == {"train": COUNT, "val": COUNT}
     assert stores["refcoco"].splits == {"train": COUNT, "val": 3}

@@ -139,10 +139,10 @@ def test_captions_of_unknown_words_and_pictures_without_regions_are_counted(
     mixed = store_of(tmp_path / "mixed", [*good, strange, nothing], world)
     train(recipe, mixed, tmp_path / "run", start=start)
     result = capsys.readouterr().err
-    assert "left out: 1 caption; the vocabulary knows none of their words (the first: strange#0" in result
-    assert "1 of 10 pictures are left out: no region was found in them (the first: nothing)" in result
+    assert "left out: 1 caption; the vocabulary has none of their words (the first: strange#0" in result
+    assert "1 of 10 images are left out: no region was found in them (the first: nothing)" in result
     alone = store_of(tmp_path / "alone", [strange], world)
-    with pytest.raises(DataError, match=r"nothing to train on.*the vocabulary knows none of their words"):
+    with pytest.raises(DataError, match=r"nothing to train on.*the vocabulary has none of their words"):
         train(recipe, alone, tmp_path / "none", start=start)
     with pytest.raises(DataError, match=r"no region was detected, and xgpt needs one; .*score"):
         Model(Predictor(start)).caption(nothing)
@@ -160,11 +160,11 @@ def test_a_tokeniser_that_is_not_the_checkpoint_s(stages: dict[str, Path], world
     copy = tmp_path / "copy"
     shutil.copytree(start.folder, copy)
     other.save(copy)
-    with pytest.raises(CheckpointError, match=r"is not the tokeniser that the weights next to it .* as a whole"):
+    with pytest.raises(CheckpointError, match=r"is not the tokeniser of these weights, .* as a whole"):
         open_model(copy)
     text = (start.folder / "tokenizer.json").read_text()
     (copy / "tokenizer.json").write_text(text.replace('"lowercase"', '"lowercase" ').replace("Lowercase", "NFKC"))
-    with pytest.raises(CheckpointError, match="the same ids would mean other words"):
+    with pytest.raises(CheckpointError, match="the same ids would mean other tokens"):
         open_model(copy)
 
 

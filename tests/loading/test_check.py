@@ -86,7 +86,7 @@ def test_what_each_task_can_learn_from_is_counted_by_split() -> None:
     console.print(report)
     printed = console.export_text()
     assert "pretrain learns from train 2, val 1 records" in printed
-    assert "nothing to learn from: nlvr" in printed
+    assert "no records for nlvr" in printed
     assert report.to_json()["tasks"]["vqa"] == {"train": 1}
 
 
@@ -301,7 +301,7 @@ def test_boxes_for_another_shape_of_the_image(tmp_path: Path, size: tuple[int, i
     found = one(check([boxed]))
     assert (found.kind, found.severity) == ("boxes misplaced", "error")
     assert f"an image of {size[0]} x {size[1]} pixels, but it is 20 x 30" in found.examples[0]
-    assert ("as if it was turned" in found.examples[0]) is turned
+    assert ("as if it were rotated" in found.examples[0]) is turned
     assert check([replace(boxed, size=(200, 302))]).clean
     assert check([replace(boxed, objects=())]).clean, "no box is read by it"
 

@@ -171,7 +171,7 @@ def test_no_picture_is_opened_for_the_truth(tmp_path: Path) -> None:
 
 
 def test_nothing_at_all_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="1 failed; mend the first: no image at"):
+    with pytest.raises(DataError, match="1 failed; fix the first: no image at"):
         extract([Record("a", image=tmp_path / "a.png")], Mean(), tmp_path / "store")
     with pytest.raises(DataError, match="there are no records"):
         extract([], Mean(), tmp_path / "other")
@@ -326,6 +326,6 @@ def test_an_image_of_another_shape_than_its_boxes_are_for_is_left_out(
     boxed = [replace(one, size=(10, 20), objects=(Object("cat", (0.0, 0.0, 1.0, 1.0)),)) for one in make_records(2)]
     done = extract(boxed, Mean(), tmp_path / "store")
     assert done.written == 1
-    assert "boxes for an image of 10 x 20 pixels, but it is 20 x 10, as if it was turned" in done.failed["k1"]
+    assert "boxes for an image of 10 x 20 pixels, but it is 20 x 10, as if it were rotated" in done.failed["k1"]
     given = extract(boxed, GroundTruth.of(boxed), tmp_path / "truth")
     assert (given.written, given.failed) == (1, done.failed), "by its header, where no image is opened"

@@ -24,11 +24,11 @@ from diptych.tasks.scores import Score, Scores
 from tests.loading.conftest import CONTRACT, record
 from tests.toy import config
 
-TURNED = "TIFF images that are turned"
-ANSWERS = "answers with capitals"
-SCORED = "right answers with capitals"
-WORDS = "its vocabulary drops accents"
-RECALL = "recall counted captions"
+TURNED = "rotated TIFF images"
+ANSWERS = "answers with capital letters"
+SCORED = "right answers with capital letters"
+WORDS = "the vocabulary drops accents"
+RECALL = "recall counted identical captions"
 MADE_BEFORE = Path(__file__).parent.parent / "data" / "made_at_4eb52ed"
 
 
@@ -62,7 +62,7 @@ def named(path: Path, *whats: str) -> None:
     assert len(lines) == len(whats), lines
     for what in whats:
         (line,) = (line for line in lines if f": {what}" in line)
-        assert "make again with diptych " in line
+        assert "; run diptych " in line
 
 
 def test_a_store_of_tiffs_with_boxes(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_files_of_scores(task: str, whats: tuple[str, ...], tmp_path: Path) -> N
     named(file, *whats)
     named(tmp_path, *whats)  # of a run's folder
     shown = CliRunner().invoke(app, ["check", str(file)])
-    assert (shown.exit_code, shown.stdout.count("make again with")) == (0, len(whats))
+    assert (shown.exit_code, shown.stdout.count("; run diptych ")) == (0, len(whats))
     assert ("no known fault" in shown.stdout) == (not whats)
 
 

@@ -114,7 +114,7 @@ def test_a_store_of_before_takes_fingerprints_from_files_that_are_there(tmp_path
 def test_a_model_whose_training_images_have_no_fingerprint_cannot_say() -> None:
     blind = SeenImages.of(Fingerprints.of([], 7), None, begun=False)
     assert blind.leakage(Fingerprints.of([(1, 2)], 0)).text == (
-        "this model cannot say which images it was trained on; 7 of the training images have no fingerprint"
+        "the training images of this model are unknown; 7 of the training images have no fingerprint"
     )
 
 

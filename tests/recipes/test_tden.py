@@ -87,10 +87,7 @@ def test_a_run_says_where_pairs_are_compared_in_parts(tmp_path: Path) -> None:
         return notes_of(tmp_path / "run", recipe, Store(tmp_path / "store"))
 
     (note,) = notes("training.micro_batch=2")
-    assert (
-        "only with the pictures of its micro-batch: 2 pairs a process, of the 4 of a step; training.micro_batch=null"
-        in note
-    )
+    assert "only with the images of its micro-batch: 2 per process, of 4 in a step; training.micro_batch=null" in note
     assert not notes()
     assert not notes("training.micro_batch=2", "objectives.matching=null")
 

@@ -18,8 +18,8 @@ def test_what_failed_is_counted(records: list[Record], said: tuple[dict[str, str
     found = {finding.title: finding for finding in find(records, NAMES, captions, answers, kinds=STORYBOOK)}
     assert found["Captions written more than once"].text.startswith("2 different captions for 2 pictures")
     assert found["Named, but not there"].text.startswith(
-        "1 of 2 captions name a thing that is not in the picture (of the reference captions 0%). "
-        "Of 1 such objects the detector had reported 0"
+        "1 of 2 captions name an object that is not in the image (0% of the reference captions do so). "
+        "The detector had reported 0 of these 1 objects"
     )
     assert [(row.label, row.value) for row in found["Named, but not there"].rows] == [("cat", "1")]
     assert found["Missed by the detector"].text == "The detector missed or misnamed 1 of 2 objects."
@@ -30,7 +30,7 @@ def test_what_failed_is_counted(records: list[Record], said: tuple[dict[str, str
     ]  # fmt: skip
     known = {row.label: row.value for row in found["Could it have known?"].rows}
     assert known == {
-        "all that it names was found (2 questions)": "50.0", "something it names was missed (2 questions)": "50.0",
+        "all objects found (2 questions)": "50.0", "an object missed (2 questions)": "50.0",
     }  # fmt: skip
     assert missed_things(records, NAMES) == {"test/000000": [], "test/000001": ["boat"]}
 
@@ -45,7 +45,7 @@ def test_the_share_of_answers_that_the_question_suggests() -> None:
     asked = [Question(str(n), "is it so", ("yes",) * 10, "yes/no") for n in range(4)]
     finding = wrong_by_kind(asked, {"0": "yes", "1": "yes", "2": "yes", "3": "no"}, asked[:2])
     assert "1 of 4 answers are wrong" in finding.text
-    assert "75% of the answers are what the question alone would suggest" in finding.text
+    assert "75% of the answers equal those of the blind baseline" in finding.text
 
 
 def test_synonyms_and_plurals_name_kinds(records: list[Record]) -> None:

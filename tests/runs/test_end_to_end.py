@@ -259,7 +259,7 @@ def test_texts_that_are_cut_are_counted(tmp_path: Path) -> None:
     for name, kind, longest in (("pretrain", "captions", 2), ("vqa", "questions", 4)):
         recipe = find_recipe(f"vl-bert/small/{name}", [*TINY, "data.max_words=1"])
         told = " ".join(notes_of(tmp_path / "run", recipe, store))
-        assert f"7 of 7 {kind} are longer than 1 words or pieces and are cut; data.max_words={longest}" in told
+        assert f"7 of 7 {kind} are longer than 1 tokens and are cut; data.max_words={longest}" in told
         whole = recipe.override([f"data.max_words={longest}"])
         assert "are cut" not in " ".join(notes_of(tmp_path / "run", whole, store))
 

@@ -163,7 +163,7 @@ def test_a_model_larger_than_its_weights_takes_no_memory(folder: Path, key: str,
     values["config"][key] = value
     written(folder, "config.json", json.dumps(values))
     with pytest.raises(
-        CheckpointError, match=r"config.json describes a model of .* MiB and more, and model.safetensors"
+        CheckpointError, match=r"config.json describes a model of at least .* MiB, but model.safetensors"
     ):
         open_model(folder)
 

@@ -208,7 +208,7 @@ def test_pictures_without_references_are_counted_and_left_out(captioner: ModelFo
     assert len(chosen.batches()) == 6
     few, note = chosen.notes()
     assert "images to validate on, fewer than 30" in few
-    assert "2 of 8 pictures without people's captions are left out" in note
+    assert "2 of 8 images without human captions are left out" in note
     assert store.words(2).key in note
     mute = write_store(tmp_path / "mute", lambda _, one: replace(one, captions=()))
     with pytest.raises(DataError, match=r"none of the 8 records of split 'train'.*choose another split"):
@@ -222,7 +222,7 @@ def test_a_rate_far_above_the_recipe_s_is_warned_of(
     _, *notes = notes_of(tmp_path, rewarded(captioner, f"optimizer.lr={rate}"), world, captioner)
     assert notes == ([
         "warning: learning rate 0.001 is 10 times that of unified-vlp/small/scst (0.0001); at such rates self-critical "
-        "training forgets what the model had learnt"
+        "training destroys what the model has learnt"
     ] if warned else [])  # fmt: skip
 
 
@@ -250,7 +250,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
 
 def test_what_cannot_be_rewarded(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
     with pytest.raises(
-        RecipeError, match=r"trains a captioner further: pass its folder \(of diptych finetune caption\) with"
+        RecipeError, match=r"needs a trained captioner: pass its folder \(of diptych finetune caption\) with"
     ):
         learner_of(tmp_path, find_recipe(SCST), world)
     with pytest.raises(RecipeError, match=r"training\.distributed=ddp"):
@@ -258,7 +258,7 @@ def test_what_cannot_be_rewarded(world: Store, captioner: ModelFolder, tmp_path:
     with pytest.raises(RecipeError, match="set task=caption"):
         learner_of(tmp_path, rewarded(captioner).model_copy(update={"task": "pretrain"}), world, captioner)
     for settings, said in (
-        (["objectives.samples=1"], "baseline=mean .* samples=1 draws no others; set samples=2"),
+        (["objectives.samples=1"], "baseline=mean .* samples=1 has no others; set samples=2"),
         (
             ["objectives.references=official", "objectives.counts_end=false"],
             "counts_end=false, set references=paper",
@@ -271,11 +271,11 @@ def test_what_cannot_be_rewarded(world: Store, captioner: ModelFolder, tmp_path:
 def test_a_vocabulary_that_is_not_the_model_s(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ndog\n")
     recipe = rewarded(captioner, f"data.vocabulary={tmp_path / 'vocab.txt'}")
-    with pytest.raises(RecipeError, match=r"6 words\) is not the tokeniser of"):
+    with pytest.raises(RecipeError, match=r"6 tokens\) is not the tokeniser of"):
         learner_of(tmp_path / "run", recipe, world, captioner)
     moved = captioner.save(tmp_path / "model")
     Tokens.from_vocabulary(tmp_path / "vocab.txt", lowercase=True).save(moved.folder)
-    with pytest.raises(CheckpointError, match="is not the tokeniser that the weights next to it were trained with"):
+    with pytest.raises(CheckpointError, match="is not the tokeniser of these weights, which were trained with another"):
         open_model(moved.folder)
 
 

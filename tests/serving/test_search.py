@@ -180,7 +180,7 @@ def test_two_towers_pick_the_shortlist_of_an_evaluation(tmp_path, photos, detect
     _, of_captions = choose(towers.model, towers.tokens, seen, texts, 2)
     found = {told["caption"]: set(told["first"]) for told in said if told["asks"] == "pictures"}
     assert found == {text: {seen[n].key for n in row} for text, row in zip(texts, of_captions, strict=True)}
-    assert any("through a shortlist of 2 a query" in note for note in scores.notes)
+    assert any("with a shortlist of 2 per query" in note for note in scores.notes)
     with pytest.raises(RecipeError, match="pass both"):
         retrieve(pairs, store, "test", Extent(by=towers))
 
@@ -237,7 +237,7 @@ def test_folds_are_galleries_of_their_own(tmp_path, captioned, detector):
         found = told["first"] if told["asks"] == "pictures" else [key.split("#")[0] for key in told["first"]]
         assert set(found[: len(fold)]) <= set(fold)
         assert told["rank"] < (len(fold) if told["asks"] == "pictures" else 2 * len(fold))
-    assert any("in 2 galleries" in note for note in scores.notes)
+    assert any("into 2 galleries" in note for note in scores.notes)
     with pytest.raises(RecipeError, match="leave out --queries and --shortlist"):
         retrieve(pairs, store, "test", Extent(folds=2, queries=1))
     with pytest.raises(RecipeError, match="the gallery has 5 images; pass fewer folds"):

@@ -267,8 +267,8 @@ def test_a_damaged_caption_in_a_tar_costs_itself(tmp_path: Path) -> None:
     skips = Skips()
     records = formats.read(tmp_path, need_pictures=False, skips=skips)
     assert [one.captions for one in records] == [("a dog",)] * (MANY - 1), "without the byte order mark"
-    assert skips.counts == {BAD: 1, "further pictures of one key (the last one is read)": 1}
-    assert skips.first["further pictures of one key (the last one is read)"].endswith("0.jpg")
+    assert skips.counts == {BAD: 1, "several images with the same key (the last one is read)": 1}
+    assert skips.first["several images with the same key (the last one is read)"].endswith("0.jpg")
 
 
 def test_lines_of_a_vocabulary_end_with_line_feeds(tmp_path: Path) -> None:
@@ -395,4 +395,4 @@ def test_relations_of_an_image_with_a_thing_left_out_are_left_out_too(tmp_path: 
     file = {"images": images, "annotations": [*first, BOXES[1]]} | TAIL
     records, skips = read(tmp_path / "i.json", json.dumps(file))
     assert [(len(one.objects), len(one.relations)) for one in records] == [(2, 0), (1, 1)]
-    assert skips.counts == {BAD: 1, "relations of images with things left out": 1}
+    assert skips.counts == {BAD: 1, "relations of images with objects that were left out": 1}

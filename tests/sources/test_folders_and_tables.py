@@ -18,7 +18,7 @@ from diptych.runtime.errors import DataError
 from diptych.vision.image_files import open_pixels
 
 LINES = "captions of several lines (each file is one caption)"
-NO_ROW = "pictures without a row in a table (not read)"
+NO_ROW = "images without a row in a table (not read)"
 
 
 def picture(grey: int = 90) -> bytes:
@@ -85,7 +85,7 @@ def test_a_split_that_entries_name_is_the_images_split(name: str, tmp_path: Path
     assert skips.counts == {}
     records, skips = taken(file, split="test")
     assert {key: records[key].split for key in keys} == dict(zip(keys, ("test", "web"), strict=True))
-    assert skips.counts == {"entries that name another split than the given 'test' (theirs is used)": 1}
+    assert skips.counts == {"entries whose split is not the given 'test' (the entry's split is used)": 1}
 
 
 @pytest.mark.parametrize("name", SPLIT)
@@ -180,10 +180,10 @@ def test_all_tables_of_a_folder_and_its_subfolders_are_read(tmp_path: Path) -> N
         "val/c.png": ("three",), "val/d.png": ("four",),
     }  # fmt: skip
     assert skips.counts == {
-        "captions that two tables have (kept once)": 1,
-        "images without a split, next to images with one (theirs is drawn)": 1,  # r.png, in no folder of a split
+        "captions that are in two tables (kept once)": 1,
+        "images without a split, in data with splits (a random split is used)": 1,  # r.png, in no folder of a split
     }
-    assert skips.first["images without a split, next to images with one (theirs is drawn)"] == "r.png"
+    assert skips.first["images without a split, in data with splits (a random split is used)"] == "r.png"
 
 
 def test_an_entry_that_names_another_split_than_its_folder_is_counted(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_an_entry_that_names_another_split_than_its_folder_is_counted(tmp_path: 
     filled(tmp_path, {"train/metadata.jsonl": "\n".join(map(json.dumps, lines))})
     records, skips = taken(tmp_path)
     assert [one.split for one in records.values()] == ["test", "train", "train"]
-    assert skips.counts.pop("entries that name another split than their folder (theirs is used)") == 1
-    assert skips.counts == {"pictures of the split 'Train' (read as 'train')": 1}
+    assert skips.counts.pop("entries whose split is not that of their folder (the entry's split is used)") == 1
+    assert skips.counts == {"images of the split 'Train' (read as 'train')": 1}
 
 
 def test_what_a_folder_with_tables_has_besides_is_counted(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_what_tars_and_folders_of_pairs_have_besides_is_counted(tmp_path: Path) 
     tar_of(tmp_path / "tars" / "0.tar", pair | {"1.heic": "x", "a/1.cls": "7", "a/._1.png": "x"})
     filled(tmp_path / "folders", {f"00000/{name}": given for name, given in pair.items()})
     filled(tmp_path / "folders", {"loose.png": None, "loose.txt": "x", "00000/sub/3.png": None, "00000/2.heic": "x"})
-    outside = "pictures outside of the tars or folders (not read)"
+    outside = "images outside of the tars or folders (not read)"
     records, skips = taken(tmp_path / "tars")
     endings = {f"files ending in .{one} (not read)": 1 for one in ("heic", "cls", "gz", "csv")}
     assert (list(records), skips.counts) == (["0/0"], endings | {outside: 2})
@@ -242,7 +242,7 @@ def test_any_folder_of_the_path_may_name_the_split(folder: str, tmp_path: Path) 
     assert {one.split for one in records.values()} == {FOLDERS[folder]}
     noted = [part for part in folder.split("/") if part[-1].isdigit()]
     assert skips.counts == {
-        f"pictures of the folder {part!r} (read as the split {FOLDERS[folder]!r})": 9 for part in noted
+        f"images of the folder {part!r} (read as the split {FOLDERS[folder]!r})": 9 for part in noted
     }
 
 

@@ -106,7 +106,7 @@ def test_folders(folder: Path) -> None:
     ("m.csv", "image,text\na.jpg,x", "nearest: image-folder, .*lacks file_name.*flickr8k, .*lacks caption"),
     ("f.tsv", "filepath\ttitle\na.jpg\tx", "with `filepath`, `title`, is not data.*nearest: .*flickr8k, .*lacks image, caption"),
     ("results.csv", "image_name| comment_number| comment\na.jpg| 0| x", r"has columns separated by bars \(\|\); expected commas"),
-    ("n.csv", "", "n.csv is empty; write it anew"),
+    ("n.csv", "", "n.csv is empty; write it again"),
     ("p.yaml", "- a", "nearest: .*; all formats"),
 ])  # fmt: skip
 def test_an_unknown_file_is_compared_with_the_nearest_formats(
@@ -187,8 +187,8 @@ def test_sets_of_their_own_splits_and_pictures_that_are_not_there(folder: Path) 
     skips = Skips()
     (one,) = read(manifest(folder, karpathy="k.json"), skips=skips)
     assert (one.key, one.split) == (NAME, "train")
-    assert skips.counts == {"empty captions": 1, "pictures that are not there": 1}
-    assert "val2014/b.jpg" in skips.first["pictures that are not there"]
+    assert skips.counts == {"empty captions": 1, "missing images": 1}
+    assert "val2014/b.jpg" in skips.first["missing images"]
     assert [one.split for one in read(manifest(folder, karpathy="k.json"), need_pictures=False)] == ["train", "test"]
     (folder / "elsewhere").mkdir()
     with pytest.raises(

@@ -59,7 +59,7 @@ def test_a_folder_of_images_with_the_hubs_table_is_read(tmp_path: Path) -> None:
     assert (first.key, first.split, first.captions) == ("train/0.png", "train", ("a red corner", "a corner"))
     assert (second.key, second.split, second.captions) == ("validation/1.png", "val", ("a blue corner",))
     assert second.image == tmp_path / "validation" / "1.png"
-    assert skips.counts == {"empty captions": 1, "pictures without a row in a table (not read)": 4}
+    assert skips.counts == {"empty captions": 1, "images without a row in a table (not read)": 4}
     for path in (tmp_path / "train", tmp_path / "train" / "metadata.jsonl"):
         (alone,) = read(path)
         assert (alone.key, alone.image) == ("0.png", tmp_path / "train" / "0.png")
@@ -81,7 +81,7 @@ def test_a_metadata_csv_is_read_as_the_lines_are(tmp_path: Path) -> None:
         assert (first.key, first.image) == ("0.png", tmp_path / "0.png")
         assert first.captions[0].split() == ["a", '"red"', "corner,", "or", "two"]
         assert (second.key, second.captions) == ("2.png", ("a corner", "a blue corner"))
-        unread = {"pictures without a row in a table (not read)": 2} if path == tmp_path else {}
+        unread = {"images without a row in a table (not read)": 2} if path == tmp_path else {}
         assert skips.counts == {"invalid entries": 2, "empty captions": 1, **unread}
         assert "metadata.csv line 4: found no fields, expected the 3 fields file_name, text, n" in skips.first[BAD]
 
@@ -152,7 +152,7 @@ def test_keys_with_dots_follow_webdatasets_rule(tmp_path: Path) -> None:
     records = read(tmp_path, skips=skips)
     wanted = {image: f"a dog of {text}" for image, text in names}
     assert {str(one.image).partition("0.tar/")[2]: one.captions[0] for one in records} == wanted
-    assert skips.counts == {"pictures without a caption": 3, "captions without a picture": 2}
+    assert skips.counts == {"images without a caption": 3, "captions without an image": 2}
     lines = [one for one in tar_lines(tmp_path / "0.tar", "k") if one.texts]
     assert {one.address.partition("0.tar/")[2]: one.texts[0] for one in lines} == wanted
 

@@ -42,7 +42,7 @@ def test_usual_splits_under_other_names(name: str, tmp_path: Path) -> None:
         (record, *_) = formats.read(file, need_pictures=False, skips=skips)
         assert record.split == SPELT[name], number
         renamed = [what for what in skips.counts if "of the split" in what]
-        assert renamed == ([f"pictures of the split {name!r} (read as {SPELT[name]!r})"] if name != SPELT[name] else [])
+        assert renamed == ([f"images of the split {name!r} (read as {SPELT[name]!r})"] if name != SPELT[name] else [])
 
 
 SET = {"images": [{"id": n, "file_name": f"{n}.jpg"} for n in range(30)],
@@ -64,7 +64,7 @@ def test_a_split_in_the_name_of_a_file_is_said(name: str, split: str | None, tmp
         records = formats.read(source, need_pictures=False, skips=skips)
         assert {one.split for one in records} == {"train", "val", "test"}
         others = sum(one.split != split for one in records)
-        why = f"images drawn into other splits than the {split!r} of the file's name (set the split to keep it)"
+        why = f"images in random splits, though the file's name has {split!r} (set the split to use that)"
         assert skips.counts == ({} if split is None else {why: others})
         formats.read(source, need_pictures=False, skips=(skips := Skips()), split="val")
         assert not skips.counts
@@ -79,7 +79,7 @@ def test_lines_without_a_split_next_to_lines_with_one(tmp_path: Path) -> None:
     file = saved(tmp_path / "o.jsonl", "\n".join(map(json.dumps, lines)))
     records = formats.read(file, need_pictures=False, skips=skips)
     assert [one.split for one in records] == ["test", *(formats.drawn_split(f"{n}.jpg", 0) for n in (1, 2)), "web"]
-    assert skips.counts == {"images without a split, next to images with one (theirs is drawn)": 2}
+    assert skips.counts == {"images without a split, in data with splits (a random split is used)": 2}
 
 
 def test_a_dev_split_next_to_a_val_split_stays_apart(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_dev_split_next_to_a_val_split_stays_apart(tmp_path: Path) -> None:
     skips = Skips()
     file = saved(tmp_path / "o.jsonl", "\n".join(map(json.dumps, lines)))
     assert [one.split for one in formats.read(file, need_pictures=False, skips=skips)] == ["val", "dev", "val"]
-    assert any(what.startswith("two splits of one meaning, 'dev' and 'val'") for what in skips.counts)
+    assert any(what.startswith("two names of the same split, 'dev' and 'val'") for what in skips.counts)
 
 
 def test_one_image_under_two_names_of_its_split_is_in_one_split(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_ids_that_two_categories_or_captions_share(tmp_path: Path) -> None:
     skips = Skips()
     coco.read_instances(Wanted(split="train", skips=skips), Source(saved(tmp_path / "i.json", file)))
     assert skips.counts["invalid entries"] == 1
-    assert "an id of its own" in skips.first["invalid entries"]
+    assert "an id that 'dog' does not have" in skips.first["invalid entries"]
     captions = json.loads(json.dumps(CAPTIONS))
     captions["annotations"].append(dict(captions["annotations"][0], id=5))
     captions["annotations"].append(dict(captions["annotations"][0], id=5))
@@ -146,11 +146,11 @@ def test_captions_of_a_tar_in_its_notes_and_names_twice(tmp_path: Path) -> None:
     skips = Skips()
     records = formats.read(tmp_path / "0.tar", skips=skips)
     assert {one.key: one.captions for one in records} == {"0/0": ("a red kite",), "0/1": ("two",)}
-    assert skips.counts == {"invalid entries": 1, "pictures without a caption": 1}
+    assert skips.counts == {"invalid entries": 1, "images without a caption": 1}
     assert "1.txt occurs twice, and the last one is read" in skips.first["invalid entries"]
 
 
-FAR = "boxes that reach far out of the image (cut; expected x1, y1, x2, y2 in pixels)"
+FAR = "boxes that extend far outside the image (clipped; expected x1, y1, x2, y2 in pixels)"
 ASKED = {"annot_id": "1", "img_fn": "a.jpg", "objects": ["person", "dog"], "question": ["why", [1]],
          "answer_choices": [["a"], ["b"], ["c"], ["d"]], "answer_label": 0, "metadata_fn": "a.json"}  # fmt: skip
 

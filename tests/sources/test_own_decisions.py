@@ -60,19 +60,19 @@ def test_a_picture_that_cannot_be_read_costs_its_boxes_alone(folder: Path) -> No
     skips = Skips()
     (record,) = read(folder, {**POINTED, "image": "b.png"}, POINTED, skips=skips)
     assert record.key == "a.png"
-    assert skips.counts == {"boxes on pictures that cannot be read": 1}
+    assert skips.counts == {"boxes on images that cannot be read": 1}
 
 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
         ([{**POINTED, "box": [200, 0, 5, 5]}], "that overlaps the 100 x 200 pixels"),
-        ([{**POINTED, "box": [1, 2, 3]}], "box: found a list of 3, expected one of 4"),
+        ([{**POINTED, "box": [1, 2, 3]}], "box: found a list of 3 items, expected 4 items"),
         ([{"image": "a.png", "expression": "x"}], "expected one with `box`"),
         ([{**POINTED, "expression": " "}], "found an empty text"),
         ([{**TRUE, "true": "maybe"}], r"true: found a text \(maybe\), expected true or false"),
         ([{"image": "a.png", "statement": "x"}], "expected one with `true`"),
-        ([THINGS, {**CHOSEN, "choices": ["a", "b"]}], "choices: found a list of 2, expected one of 4"),
+        ([THINGS, {**CHOSEN, "choices": ["a", "b"]}], "choices: found a list of 2 items, expected 4 items"),
         ([THINGS, {**CHOSEN, "answer": 4}], "answer: found 4, expected 0, 1, 2 or 3"),
         ([THINGS, {**CHOSEN, "rationale": -1}], "rationale: found -1"),
         ([CHOSEN], r"found \[0\] in “why \[0\]”, expected one of the 0 objects of a.png"),
@@ -102,7 +102,7 @@ def test_boxes_that_may_be_corners_are_counted(folder: Path) -> None:
     skips = Skips()
     (record,) = read(folder, {**POINTED, "box": [60, 50, 90, 100]}, {**POINTED, "box": [60, 50, 50, 100]}, skips=skips)
     assert [one.box for one in record.expressions] == [(0.6, 0.25, 1, 0.75)] * 2
-    assert [count for what, count in skips.counts.items() if "far out of the image" in what] == [1]
+    assert [count for what, count in skips.counts.items() if "far outside the image" in what] == [1]
 
 
 def test_one_image_under_two_spellings_of_its_path_is_one_record(folder: Path) -> None:

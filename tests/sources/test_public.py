@@ -162,22 +162,22 @@ def flickr8k(folder: Path) -> None:
 
 
 SETS: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "flickr8k": (flickr8k, "train 1, val 1|1 of 2 pictures|3 captions|in no list of a split: 1 .*names are not those of images: 1"),
-    "coco": (lambda folder: karpathy(folder, "coco", f"val2014/{NAME}.jpg"), "train 1, test 1|1 of 2 pictures|2 captions|empty captions: 1"),
-    "flickr30k": (lambda folder: karpathy(folder, "flickr30k", "flickr30k-images/9.jpg"), "train 1|1 of 1 pictures|1 caption"),
-    "flickr30k-entities": (entities, "train 1|1 of 1 pictures|1 caption, 2 expressions"),
-    "cc3m": (web, "train 2|2 of 2 pictures|2 captions|pictures without a caption: 1 .*empty captions: 1 .*captions without a picture: 1"),
-    "cc12m": (web, "train 2|2 of 2 pictures|2 captions"),
-    "sbu": (web, "train 2|2 of 2 pictures|2 captions"),
-    "vqa2": (vqa2, "train 1, test 1|1 of 2 pictures|2 questions"),
-    "gqa": (gqa, "train 2|1 of 2 pictures|2 questions"),
-    "vcr": (vcr, "train 1|1 of 1 pictures|1 choice"),
-    "refcoco": (lambda folder: refs(folder, "refcoco", "unc"), "testA 1|1 of 1 pictures|1 expression"),
-    "refcoco+": (lambda folder: refs(folder, "refcoco+", "unc"), "testA 1|1 of 1 pictures|1 expression"),
-    "refcocog": (lambda folder: refs(folder, "refcocog", "umd"), "testA 1|1 of 1 pictures|1 expression"),
-    "visual-genome": (visual_genome, "train 2|1 of 2 pictures|1 caption, 1 question"),
-    "nlvr2": (nlvr2, "train 1, val 1|2 of 2 pictures|4 statements"),
-    "snli-ve": (snli, "val 1|1 of 1 pictures|3 entailment|without an agreed label: 1"),
+    "flickr8k": (flickr8k, "train 1, val 1|1 of 2 images|3 captions|in no split's list: 1 .*files that are not images: 1"),
+    "coco": (lambda folder: karpathy(folder, "coco", f"val2014/{NAME}.jpg"), "train 1, test 1|1 of 2 images|2 captions|empty captions: 1"),
+    "flickr30k": (lambda folder: karpathy(folder, "flickr30k", "flickr30k-images/9.jpg"), "train 1|1 of 1 images|1 caption"),
+    "flickr30k-entities": (entities, "train 1|1 of 1 images|1 caption, 2 expressions"),
+    "cc3m": (web, "train 2|2 of 2 images|2 captions|images without a caption: 1 .*empty captions: 1 .*captions without an image: 1"),
+    "cc12m": (web, "train 2|2 of 2 images|2 captions"),
+    "sbu": (web, "train 2|2 of 2 images|2 captions"),
+    "vqa2": (vqa2, "train 1, test 1|1 of 2 images|2 questions"),
+    "gqa": (gqa, "train 2|1 of 2 images|2 questions"),
+    "vcr": (vcr, "train 1|1 of 1 images|1 choice"),
+    "refcoco": (lambda folder: refs(folder, "refcoco", "unc"), "testA 1|1 of 1 images|1 expression"),
+    "refcoco+": (lambda folder: refs(folder, "refcoco+", "unc"), "testA 1|1 of 1 images|1 expression"),
+    "refcocog": (lambda folder: refs(folder, "refcocog", "umd"), "testA 1|1 of 1 images|1 expression"),
+    "visual-genome": (visual_genome, "train 2|1 of 2 images|1 caption, 1 question"),
+    "nlvr2": (nlvr2, "train 1, val 1|2 of 2 images|4 statements"),
+    "snli-ve": (snli, "val 1|1 of 1 images|3 entailment|without an agreed label: 1"),
 }  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def test_what_is_missing_is_said_and_nothing_is_left_that_cannot_be_read(tmp_pat
         write_set("gqa", tmp_path, out, console)
     assert not out.exists()
     saved(tmp_path, "train_balanced_questions.json", GQA)
-    assert "0 of 2 pictures are there" in write_set("gqa", tmp_path, out, console)
+    assert "0 of 2 images exist" in write_set("gqa", tmp_path, out, console)
     write_set("gqa", tmp_path, out, console)  # over its own
     saved(tmp_path, "set.json", "[1]")
     with pytest.raises(
@@ -248,7 +248,7 @@ def test_two_pictures_are_one_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "root/images/dev/dev-1-0-img1.png").unlink()
     skips = Skips()
     assert [one.split for one in read(tmp_path / "set.json", skips=skips)] == ["train"]
-    assert skips.counts == {"pictures that are not there": 1}
+    assert skips.counts == {"missing images": 1}
 
 
 def test_phrases_have_the_box_around_all_of_theirs(tmp_path: Path) -> None:

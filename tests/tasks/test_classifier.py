@@ -79,7 +79,7 @@ def test_scores_by_hand_with_intervals_and_what_words_alone_give() -> None:
     assert scoring.baselines(some, []).blind == {"accuracy": 1 / 2}
     same = scoring.score(predicted, some[1:3], None)
     assert [one.name for one in same.scores] == ["accuracy"]
-    assert "AUROC is left out: it needs items of several labels" in same.notes
+    assert "AUROC is left out: it needs at least two labels" in same.notes
 
 
 def test_words_that_name_the_label_are_a_strong_blind_baseline() -> None:

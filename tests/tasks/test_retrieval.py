@@ -214,8 +214,8 @@ def test_the_loss_of_a_shortlist_is_stated():
     found = [{"asks": "pictures", "rank": 3, "exact_rank": 0}, {"asks": "pictures", "rank": 0, "exact_rank": 0},
              {"asks": "pictures", "rank": 0}, {"asks": "captions", "rank": 0}]  # fmt: skip
     first, second = shortlist_notes(found, 10, 50, 200)
-    assert "50 pairs scored of 200 (25.0%)" in first
-    assert "on 2 queries answered exactly too: R@1 50.0 for 100.0, R@5 100.0 for 100.0" in second
+    assert "50 of 200 pairs scored (25.0%)" in first
+    assert "on 2 queries that were also ranked exactly: R@1 50.0 instead of 100.0, R@5 100.0 instead of 100.0" in second
     assert "(R@1 -50.0)" in second
 
 
@@ -231,8 +231,8 @@ def test_equal_captions_are_equal_results(equals: str, text: float, image: float
     assert scores["text retrieval R@1"].value == pytest.approx(text)
     assert scores["image retrieval R@1"].value == pytest.approx(image)
     assert scores["text retrieval R@1"].blind == pytest.approx(100 * blind)
-    (note,) = [one for one in scores.notes if one.startswith("1 of 3 captions have the words of an earlier one")]
-    assert ("text retrieval R@1 33.3 for 100.0" if equals == "content" else "R@1 100.0 for 33.3") in note
+    (note,) = [one for one in scores.notes if one.startswith("1 of 3 captions are copies of an earlier one")]
+    assert ("text retrieval R@1 33.3 instead of 100.0" if equals == "content" else "R@1 100.0 instead of 33.3") in note
 
 
 def test_equal_images_are_equal_results() -> None:

@@ -52,11 +52,11 @@ def test_a_question_that_nobody_answered_is_asked_and_neither_taught_nor_scored(
     assert task.score([{"key": key, "answer": one} for key, one in said.items()], records)["accuracy"] == 100
     scores = score_vqa(said, records, vqa_baselines(records, asked[:1]))
     assert (scores["accuracy"].value, scores["accuracy"].blind, scores.items) == (100, 50, 2)
-    assert "left out, as they have no answers: 1 question" in scores.notes
+    assert "left out because they have no answers: 1 question" in scores.notes
     monkeypatch.setattr(TrainingRecords, "words", lambda _: iter(records))
     notes = list(VQA.training.notes(task, TrainingRecords.__new__(TrainingRecords)))
     assert notes[0] == "1 of 3 questions are left out: they have no answers"
-    fate = "train wrong answers only" if form == "binary" else "are left out"
+    fate = "train with every answer as wrong" if form == "binary" else "are left out"
     assert notes[1] == f"1 of 3 questions {fate}: the model's list has none of their answers (the first: c, 'no')"
 
 
@@ -74,7 +74,7 @@ def test_accuracy_is_scored_by_the_first_two_words_of_a_question() -> None:
     assert {one.name: one.value for one in scores.scores if " of " in one.name} == {
         "accuracy of what colour": 0, "accuracy of what is": 100,
     }  # fmt: skip
-    assert "where they are 100 or more: what colour 150, what is 100" in "".join(scores.notes)
+    assert "from 100 questions: what colour 150, what is 100" in "".join(scores.notes)
     alike = score_vqa(said, [Record("a", questions=tuple(asked[:100]))])
     assert [one.name for one in alike.scores if " of " in one.name] == []
 
@@ -132,7 +132,7 @@ def test_ten_equal_answers_that_no_model_can_reach_are_named() -> None:
 def test_answers_that_the_rule_takes_as_one_are_named(answers: tuple[str, ...], notes: int) -> None:
     said = rule_notes([Question(answer, "how much", (answer,)) for answer in answers])
     assert len(said) == notes
-    assert all(f"so {' and '.join(map(repr, answers))} are one answer: no model" in note for note in said)
+    assert all(f"so {' and '.join(map(repr, answers))} are one answer: models cannot" in note for note in said)
 
 
 def test_a_published_list_in_another_form_learns_its_answers() -> None:

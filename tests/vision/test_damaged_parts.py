@@ -51,7 +51,7 @@ def test_a_tar_whose_last_picture_is_cut_loses_that_picture(tmp_path: Path) -> N
     (tmp_path / "0.tar").write_bytes((tmp_path / "0.tar").read_bytes()[: places[-1] + 512 + 40])
     skips = Skips()
     assert [one.key for one in read(tmp_path, skips=skips)] == [f"0/{n}" for n in range(MANY - 1)]
-    assert skips.counts == {BAD: 1, "captions without a picture": 1}
+    assert skips.counts == {BAD: 1, "captions without an image": 1}
     assert "0.tar: 5.png is cut short; download the archive" in skips.first[BAD]
 
 
@@ -241,7 +241,7 @@ def test_many_damaged_features_are_an_error_unless_allowed(tmp_path: Path, monke
         extracted(0, batch_size=1)
     monkeypatch.undo()
     for _ in range(2):
-        with pytest.raises(DataError, match=r"\(.*store 0 keeps what was read\): 12 of 24 entries .*--skip-bad"):
+        with pytest.raises(DataError, match=r"\(.*store 0 keeps the regions already read\): 12 of 24 .*--skip-bad"):
             extracted(0)
         assert len(Store(tmp_path / "store 0")) == 11
     assert extracted(0, skip_bad=True) == (0, 13)

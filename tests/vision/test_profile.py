@@ -138,7 +138,7 @@ def test_check_finds_features_that_tell_nothing(tmp_path: Path) -> None:
     assert found == {
         "features all zero": ("error", ["1"]),
         "features constant": ("error", ["2"]),
-        "features repeated": ("warning", ["4 has those of 3"]),
+        "features repeated": ("warning", ["4 has the features of 3"]),
     }
     assert not report.ok
     assert differences(replace(store.contract, profile=None), store.contract) == []

@@ -36,7 +36,7 @@ from diptych.vision.features.profile import differences
 from diptych.vision.fingerprints import image_fingerprint
 
 SCORED = ("val", "dev", "test")  # prefixes of the names of held-out splits
-HALF, SHOWN = 0.5, 0.3  # least IoU with a region: of an expression's box, of an object's box
+HALF, SHOWN = 0.5, 0.3  # minimum IoU of a region with an expression's box (HALF) and with an object's box (SHOWN)
 SLACK = 1e-3  # share of an image's side by which rounding may put a box outside the image
 
 
@@ -189,7 +189,7 @@ class _Checker:
         words = record.words()
         self.covered.update({name: 1 for name, items in words.items() if items})
         for text in record.marked("text", "tagged"):
-            # As the tokenizers library does, sigma by sigma: `lower` of a whole word ends in ς.
+            # The tokenizers library lowers every Σ to σ. `str.lower` of a whole word would end in ς.
             lower = "".join(map(str.lower, text)) if "Σ" in text else text.lower()
             self.capitals += text != lower
             if record.split.startswith(SCORED):
@@ -257,7 +257,7 @@ class _Checker:
             digest = hashlib.sha256(features.contiguous().numpy().tobytes()).digest()[:16]
             first = self.features.setdefault(digest, key)
             if self.files.get(first, first) != self.files.get(key, key):  # their image files differ
-                self.add("features repeated", f"{key} has those of {first}")
+                self.add("features repeated", f"{key} has the features of {first}")
 
     def _wanted_sizes(self) -> dict[str, int]:
         """Return the length of each feature vector that the feature contract prescribes."""
@@ -319,9 +319,10 @@ def _unless_extracted(record: Record) -> Severity:
 
 
 def _content(record: Record) -> tuple[str | None, str | None, Fingerprint | None, str | None]:
-    """Return the image file's sha256, why it cannot be opened, its fingerprint, and why its boxes are misplaced.
+    """Open the record's image. Return its sha256, the reason if it cannot be opened, its fingerprint, and the reason if
+    its boxes are misplaced.
 
-    Each may be None.
+    A value that is unknown or does not apply is None.
     """
     if record.image is None:
         return None, None if record.regions is not None else "the record names no image", None, None

@@ -1,7 +1,7 @@
 """Known faults in the outputs of earlier versions of Diptych.
 
-`diptych check` reports each fault with the command that repairs it. Stores, models and score files contain the version
-that made them, under the name `diptych`. Files without a version were made before 0.1.
+`diptych check` reports each fault with the command that repairs it. Stores, models and score files record the version
+of Diptych that wrote them, under the key `diptych`. Files without this key were written before 0.1.
 """
 
 import re
@@ -24,8 +24,8 @@ class Fault:
     what: str
     mended: str  # the first version without the fault
     touches: Callable[[Path], bool]  # True if this store, model, tokeniser or score file may have the fault
-    again: str  # the command that makes the file again
-    shows: bool = False  # True: `touches` finds the fault itself, so the file's version does not matter
+    again: str  # the command that writes the file again
+    shows: bool = False  # True: `touches` detects the fault itself, so the file's version does not matter
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _has_tiffs(path: Path) -> bool:
 def _strips(path: Path) -> bool:
     """Return True for a vocabulary that Diptych trained with BERT's normaliser.
 
-    Its tokens are then in alphabetical order.
+    The tokens of such a vocabulary are in alphabetical order.
     """
     tokens = _json(path / FILE)
     ids: dict[str, int] = tokens["model"]["vocab"] if tokens["normalizer"]["type"] == "BertNormalizer" else {}
@@ -58,21 +58,21 @@ def _scores(task: str) -> Callable[[Path], bool]:
 
 
 FAULTS = (
-    Fault("TIFF images that are turned have boxes in wrong places, or are torn if they are grey", "0.1.0", _has_tiffs,
+    Fault("rotated TIFF images have misplaced boxes, and grey ones are distorted", "0.1.0", _has_tiffs,
           "diptych extract DATA --out STORE --detector ..."),
-    Fault("answers with capitals, signs or articles were never right where all people agree", "0.1.0",
+    Fault("answers with capital letters, signs or articles were never right if all annotators agree", "0.1.0",
           lambda path: (path / "answers.json").is_file(), "diptych finetune vqa --data STORE --model MODEL --out RUN"),
-    Fault("right answers with capitals, signs or articles were scored as wrong where all people agree", "0.1.0",
+    Fault("right answers with capital letters, signs or articles were scored as wrong if all annotators agree", "0.1.0",
           _scores("vqa"), "diptych evaluate --model MODEL --data STORE --json"),
-    Fault("its vocabulary drops accents and splits Chinese, so texts do not come back as they were", "0.1.0",
+    Fault("the vocabulary drops accents and splits Chinese words, so decoding does not restore texts", "0.1.0",
           _strips, "diptych tokenizer train or diptych pretrain, then fine-tune on that", shows=True),
-    Fault("recall counted captions of the same words as errors", "0.1.0",
+    Fault("recall counted identical captions of other images as errors", "0.1.0",
           _scores("retrieval"), "diptych rank --model MODEL --data STORE --json"),
 )  # fmt: skip
 
 
 def has_no_records(path: Path) -> bool:
-    """Return True for an output of `evaluate --json` or `rank --json`, and for the folder of a tokeniser."""
+    """Return True if `path` is an output of `evaluate --json` or `rank --json`, or a tokeniser: it has no records."""
     return {"task", "scores"} <= _json(path).keys() or (path / FILE).is_file()
 
 
@@ -83,7 +83,7 @@ def known_faults(path: Path) -> list[str]:
         described = [_json(part / name) for name in (".", INDEX, "config.json")]
         made = next((str(one["diptych"]) for one in described if one.get("diptych")), "")
         lines += [
-            f"{part}, by Diptych {made or 'before 0.1'}: {one.what} (until {one.mended}); make again with {one.again}"
+            f"{part}, by Diptych {made or 'before 0.1'}: {one.what} (fixed in {one.mended}); run {one.again}"
             for one in FAULTS
             if (one.shows or _numbers(made) < _numbers(one.mended)) and _touches(one, part)
         ]

@@ -21,14 +21,14 @@ EXAMPLES = 5
 # Kind of finding -> its severity, and what to do about it.
 KINDS: dict[str, tuple[Severity, str]] = {
     "no records": ("error", "the data set is empty"),
-    "key twice": ("error", "keys name pictures and must be unique"),
-    "record damaged": ("error", "its bytes are not what was written: extract again"),
+    "key twice": ("error", "keys identify images and must be unique"),
+    "record damaged": ("error", "its bytes changed after extraction: extract again"),
     "detector": ("error", "a model trained on these features could not caption an image: extract again"),
-    "no detector": ("warning", "a model trained on it reads features only: repeat the extract command"),
-    "known fault": ("warning", "an earlier version of Diptych made it wrong: make it again as each line has it"),
-    "contract": ("error", "the model was trained on other features: extract with its own detector"),
+    "no detector": ("warning", "a model trained on this store could not read image files: repeat the extract command"),
+    "known fault": ("warning", "an earlier version of Diptych wrote a wrong file: run the command in each line"),
+    "contract": ("error", "the model was trained on other features: extract with the model's detector"),
     "features not finite": ("error", "NaN or infinite numbers: extract again, or leave the records out"),
-    "features of another size": ("error", "they differ from the store's contract: extract to a new folder"),
+    "features of another size": ("error", "the store's feature contract has other sizes: extract to a new folder"),
     "features all zero": ("error", "they carry no information: make the features again, or leave the records out"),
     "features constant": ("error", "every value is the same number: make the features again"),
     "features repeated": ("warning", "different images have equal features: check which image they belong to"),
@@ -46,19 +46,19 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "caption empty": ("warning", "nothing can be learnt from a caption without a word"),
     NO_TEXT: ("warning", "no image has captions, questions or other words: images can be captioned and searched"),
     "no words": ("warning", "the image has no text, so no task uses it"),
-    "letters not in training": ("warning", "a vocabulary learnt from the training texts reads them as [UNK]"),
-    "tag of nothing": ("warning", "a text names [k], and the image has no such object: it is read as it is"),
-    "tag without a region": ("warning", "no region shows the object that a text names: it is read without one"),
-    "expression without a region": ("warning", "no IoU with the true box reaches 0.5: not trained on, scored as wrong"),
-    "question without answers": ("warning", "it can be predicted, but neither trained on nor scored"),
-    "text with two labels": ("warning", "one of them is wrong, and at most one can be learnt: keep the right one"),
-    "labels alike": ("warning", "they differ in case, Unicode form or full stops only, and are classes of their own"),
+    "letters not in training": ("warning", "a vocabulary trained on the training texts encodes them as [UNK]"),
+    "tag of nothing": ("warning", "a text has a tag [k], but the image has no object k: the tag is read as plain text"),
+    "tag without a region": ("warning", "no region overlaps the tagged object: the tag is read without a region"),
+    "expression without a region": ("warning", "no region has IoU 0.5 with its box: not trained on, scored as wrong"),
+    "question without answers": ("warning", "the answer can be predicted, but neither trained on nor scored"),
+    "text with two labels": ("warning", "at most one of the labels can be right: keep that one"),
+    "labels alike": ("warning", "they differ only in case, Unicode form or full stops, but are separate classes"),
     "split too small": ("warning", f"scores on fewer than {FEWEST} images are unreliable: add some"),
     "same picture twice": ("warning", "equal files under several keys of one split"),
     # This is an error instead if one of the two splits is a val or test split.
     "picture in two splits": ("warning", "scores on the later split are too high: remove it from one"),
-    "near copy in two splits": ("warning", "difference hashes differ in at most 4 of 64 bits: look, and remove one"),
-    "trained on": ("error", "scores on these images are too high: remove them, or score them apart"),
+    "near copy in two splits": ("warning", "hashes differ in at most 4 of 64 bits: compare the images, remove one"),
+    "trained on": ("error", "scores on these images are too high: remove them, or score them separately"),
     "key in two splits": ("warning", "scores on the later split are too high: remove it from one"),
 }
 
@@ -115,16 +115,16 @@ class CheckReport:
         lines = [line for finding in self.findings for line in finding.lines()]
         verdict = "Nothing wrong was found." if self.clean else "Training would run."
         if not self.ok:
-            verdict = "Training would fail or lack something, or its scores would mean nothing: see the errors."
+            verdict = "Training would fail or miss data, or its scores would be meaningless: see the errors."
         elif any(finding.kind == NO_TEXT for finding in self.findings):
             verdict = "There is nothing to train on."
         uses = [f"{name} learns from {_listed(counts)} records" for name, counts in self.tasks.items() if counts]
         if none := ", ".join(name for name, counts in self.tasks.items() if not counts):
-            uses.append(f"nothing to learn from: {none}")
+            uses.append(f"no records for {none}")
         if self.capitals:
             kept = "data.lowercase=false keeps them"
-            uses.append(f"{self.capitals:,} texts have capital letters, which training lower-cases: {kept}")
-        uses += [f"of val and test: {self.trained_on.text}"] if self.trained_on is not None else []
+            uses.append(f"{self.capitals:,} texts have capital letters, which training converts to lower case: {kept}")
+        uses += [f"val and test: {self.trained_on.text}"] if self.trained_on is not None else []
         return Group(
             Text(f"{counted(self.records, 'records')} ({splits})"),
             Text(covered),

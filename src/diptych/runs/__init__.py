@@ -1,4 +1,4 @@
 """Training by a recipe: prepare the data, train and save a model folder.
 
-Also import of checkpoints, evaluation and reports.
+This package also imports checkpoints, evaluates models and writes reports.
 """

@@ -86,8 +86,8 @@ def described(regions: Regions) -> tuple[Float[Tensor, "F"], Float[Tensor, ""]]:
 def measured(store: Store, splits: Sequence[str], most: int, before: Familiarity | None = None) -> Familiarity | None:
     """Fit a `Familiarity` to the images of `splits`, with at most `most` regions per image.
 
-    Fewer than 300 images are too few to fit. The result is then `before`, which is the start model's, if at least 95%
-    of the images are familiar to that model, else None. Return None for other detectors than Storybook's.
+    With fewer than 300 images, nothing is fitted. Return `before`, the start model's fit, if it recognises at least 95%
+    of these images, else None. Also return None if the store was made with another detector than Storybook's.
     """
     if store.contract.extractor != KIND:
         return None

@@ -2,7 +2,7 @@
 
 - model.safetensors: the weights
 - config.json: system, sizes and heads of the model
-- recipe.json: how it was trained
+- recipe.json: the recipe that the model was trained with
 - tokenizer.json: the tokeniser
 - weights.json: a CRC-32 of each file
 - features.json: the feature contract, a description of the extractor of the training features
@@ -104,7 +104,7 @@ class ModelFolder:
     detector: Path | None = None
     validation: Mapping[str, float] | None = None  # scores of the validation that chose these weights
     familiarity: Familiarity | None = None
-    seen: SeenImages | None = None  # images it was trained on; None: unknown
+    seen: SeenImages | None = None  # images that the model was trained on; None: unknown
 
     @property
     def name(self) -> str:
@@ -125,7 +125,7 @@ class ModelFolder:
             with whole_folder(folder, "model") as temporary:
                 self._write(temporary)
         except (OSError, SafetensorError) as error:
-            raise CheckpointError(f"cannot write {folder}: {error}; make room or choose another --out") from error
+            raise CheckpointError(f"cannot write {folder}: {error}; free disk space or choose another --out") from error
         return replace(self, folder=folder, detector=folder / DETECTOR if self.detector is not None else None)
 
     def task(self, name: str | None = None) -> Task:
@@ -260,8 +260,8 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
     changed = architecture.tokens not in (None, sha256_of(folder / TOKENS))
     if changed or tokens.vocabulary != architecture.config.vocabulary:
         raise _damaged(
-            f"{folder / TOKENS} ({tokens.vocabulary.size} words) is not the tokeniser that the weights next to it were "
-            f"trained with ({architecture.config.vocabulary.size} words): the same ids would mean other words"
+            f"{folder / TOKENS} ({tokens.vocabulary.size} tokens) is not the tokeniser of these weights, which were "
+            f"trained with another ({architecture.config.vocabulary.size} tokens): the same ids would mean other tokens"
         )
     contract = _contract(folder / FEATURES)
     _refuse_damaged(folder, weights=False)  # checked last, because the readers above give more specific errors
@@ -323,7 +323,7 @@ def _damaged_files(folder: Path, weights: bool | None = None) -> list[str]:
     if not (folder / CHECKS).exists():
         return [
             f"{folder} has no {CHECKS}: if an older version of Diptych wrote it, make it again with this one (`diptych "
-            "pretrain` or `finetune` into a new folder, or `diptych import`); otherwise its files are not all there"
+            "pretrain` or `finetune` into a new folder, or `diptych import`); otherwise some of its files are missing"
         ]
     checks = _json(folder / CHECKS)
     if not isinstance(checks, dict) or WEIGHTS not in checks or not all(map(_NAME.fullmatch, checks)):
@@ -351,8 +351,8 @@ def _refuse_larger(folder: Path, config: ResolvedConfig) -> None:
     layers = max((value for name, value in config if name.endswith("layers")), default=1)
     least = 2 * layers * config.width * (config.width + config.ffn)  # lower bound in bytes, for half precision
     if (size := (folder / WEIGHTS).stat().st_size) < least:
-        wanted = f"{folder / CONFIG} describes a model of {least / 2**20:,.0f} MiB and more"
-        raise _damaged(f"{wanted}, and {WEIGHTS} has {size / 2**20:,.1f}")
+        wanted = f"{folder / CONFIG} describes a model of at least {least / 2**20:,.0f} MiB"
+        raise _damaged(f"{wanted}, but {WEIGHTS} has {size / 2**20:,.1f} MiB")
 
 
 def _validation(path: Path) -> Mapping[str, float] | None:

@@ -35,7 +35,7 @@ def import_checkpoint(
 ) -> list[str]:
     """Write the model folder `out`. Return a line for each weight that was renamed, left out or missing.
 
-    `lowercase`: None means as in the system's released models. `detector`: folder or name of the detector for new
+    `lowercase`: by default as in the system's released models. `detector`: folder or name of the detector for new
     images. Unless `any_detector` is set, it must be the detector of the released models. `answers`: file with the
     answers of the answer head, in its order. Raises RecipeError and CheckpointError.
     """
@@ -99,13 +99,13 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
         raise RecipeError(f"{contract.extractor} cannot find regions in new images; pass the folder of a detector")
     if wanted is not None and not contract.extractor.startswith(wanted):
         raise RecipeError(
-            f"the features of {system}'s released models were made by {wanted}..., and this detector is "
+            f"the features of {system}'s released models were made by {wanted}..., but this detector is "
             f"{contract.extractor}. With other features, the model runs but is less accurate. Pass the folder that "
             "`diptych import detector` made of the right detector's file, or --any-detector to use this one anyway"
         )
     sizes = {}
     if not config.reads_pixels:
-        sizes["values a region"] = (contract.feature_size, config.feature_size)
+        sizes["values per region"] = (contract.feature_size, config.feature_size)
     if config.reads_classes or "region_class" in made.architecture.heads:
         sizes["classes"] = (len(contract.class_names), config.classes)
     if other := [f"{has} {name}, the model reads {reads}" for name, (has, reads) in sizes.items() if has != reads]:

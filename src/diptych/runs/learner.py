@@ -32,7 +32,7 @@ from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import SAMPLED, LeavesOut, TrainingRecords, sample_scope
 
 SPECIAL_TOKENS = 3  # maximum number of special tokens in a text
-FAR_ABOVE = 5  # self-critical training warns above this multiple of the preset's rate
+FAR_ABOVE = 5  # self-critical training warns if the learning rate is above this multiple of the recipe's
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class Learner:
         if "region_class" in self.schedule.heads and not contract.class_names:
             off = recipe.objectives.without_classes
             raise RecipeError(
-                f"{recipe.name} predicts the classes of hidden regions, but the features in {self.store.folder} have "
-                "none; extract with a detector that predicts classes, or pass features with `classes`"
+                f"{recipe.name} predicts the classes of hidden regions, but the features in {self.store.folder} lack "
+                "classes; extract with a detector that predicts classes, or pass features with `classes`"
                 + (f", or leave that objective out: --set objectives.{off}" if off else "")
             )
         # Every model has the head "word", so that a fine-tuned model can still be trained on words.
@@ -154,12 +154,12 @@ class Learner:
         if 0 < len(self.held_out) < FEWEST and self.recipe.training.validate_every is not None:
             yield (
                 f"warning: split {self.recipe.data.validation!r} has {counted(self.held_out, 'images')} to validate on"
-                f", fewer than {FEWEST}: its scores are unreliable, and they choose the weights"
+                f", fewer than {FEWEST}: the scores that choose the best weights are unreliable"
             )
         objectives = [one.name for one in self.schedule.objectives]
         if self.spec.pretrains and self.held_out and len(objectives) > 1:
             yield (
-                f"validation watches the likelihood of {self.schedule.watched} alone, which chooses the weights: "
+                f"validation uses only the likelihood of {self.schedule.watched} to choose the best weights, because "
                 f"the losses of {', '.join(objectives)} have no common unit"
             )
         most = self.recipe.model.max_regions
@@ -168,10 +168,10 @@ class Learner:
             yield from self.spec.training.notes(self.task, TrainingRecords(self.store, self.records, most))
         part, batch = self.recipe.training.micro_batch, self.recipe.training.batch
         if part is not None and (part == "auto" or part < batch) and self.schedule.compares_pairs:
-            few = "as many as memory takes" if part == "auto" else f"{part} pairs a process"
+            few = "as many as fit into memory" if part == "auto" else f"{part} per process"
             yield (
-                f"each text is contrasted only with the pictures of its micro-batch: {few}, of the {batch} of a step; "
-                "training.micro_batch=null compares them all, if memory allows"
+                f"each text is contrasted only with the images of its micro-batch: {few}, of {batch} in a step; "
+                "training.micro_batch=null contrasts it with all, if they fit into memory"
             )
         yield from self._text_notes()
 
@@ -186,8 +186,8 @@ class Learner:
             room = longest + SPECIAL_TOKENS <= self.recipe.model.max_beside
             yield (
                 f"{len(over)} of {len(texts)} {self.spec.field}{sample_scope(len(self.records))} are longer than "
-                f"{most} words or pieces and are cut; "
-                + (f"data.max_words={longest} takes them whole" if room else f"the longest has {longest}")
+                f"{most} tokens and are cut; "
+                + (f"data.max_words={longest} keeps them whole" if room else f"the longest has {longest}")
             )
 
     def batches(self) -> Loader:
@@ -227,8 +227,8 @@ class Learner:
         """Yield warnings about records that `batches` leave out. Each has a count, an example and a remedy."""
         if empty := batches.without_regions:
             yield (
-                f"{len(empty)} of {len(self.records)} pictures are left out: no region was found in them (the first: "
-                f"{empty[0]}), and {self.recipe.system} sees nothing else; lower the detector's threshold and extract"
+                f"{len(empty)} of {len(self.records)} images are left out: no region was found in them (the first: "
+                f"{empty[0]}), and {self.recipe.system} reads only regions; extract with a lower score threshold"
             )
         yield from self._unknown()
 
@@ -236,8 +236,8 @@ class Learner:
         if isinstance(self.task, LeavesOut) and (unknown := self.task.unknown):
             key, caption = next(iter(unknown.items()))
             yield (
-                f"left out: {counted(unknown, 'captions')}; the vocabulary knows none of their words (the first: "
-                f"{key}, {caption!r}); learn one from such words (`diptych tokenizer train`), or translate them"
+                f"left out: {counted(unknown, 'captions')}; the vocabulary has none of their words (the first: {key}, "
+                f"{caption!r}); train a vocabulary on such captions (`diptych tokenizer train`), or translate them"
             )
 
 
@@ -283,13 +283,13 @@ class RewardedLearner(Learner):
         bare = [record.key for record in map(self.store.words, self.records) if not human_captions(record)]
         if bare:
             yield (
-                f"{len(bare)} of {len(self.records)} pictures without people's captions are left out (first: {bare[0]})"
+                f"{len(bare)} of {len(self.records)} images without human captions are left out (the first: {bare[0]})"
             )
         preset, rate = RECIPES.get(self.recipe.name), self.recipe.optimizer.lr
         if preset is not None and rate > FAR_ABOVE * (usual := preset().optimizer.lr):
             yield (
                 f"warning: learning rate {rate:g} is {rate / usual:.0f} times that of {self.recipe.name} ({usual:g}); "
-                "at such rates self-critical training forgets what the model had learnt"
+                "at such rates self-critical training destroys what the model has learnt"
             )
 
 
@@ -336,6 +336,6 @@ def more_regions(store: Store, records: Sequence[int], most: int) -> Iterator[st
     over = [index for index in records if store.region_count(index) > most]
     if over:
         yield (
-            f"{len(over)} of {len(records)} pictures have more than {most} regions: the best {most} are kept "
+            f"{len(over)} of {len(records)} images have more than {most} regions: the best {most} are kept "
             f"(the first: {store.words(over[0]).key}, {store.region_count(over[0])})"
         )

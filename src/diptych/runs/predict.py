@@ -50,7 +50,7 @@ def predict(
 
 
 def predict_by(task: Task, model: ModelFolder, store: Store, split: str, console: Console | None = None) -> Predictions:
-    """Like `predict`, with a given task."""
+    """Like `predict`, for a task object instead of a task's name."""
     model.accept(store.contract, store.folder)
     store = shown_to(model.recipe, store)
     with_pixels = pixel_reader(model.recipe) if model.recipe is not None else None
@@ -69,7 +69,7 @@ def predict_by(task: Task, model: ModelFolder, store: Store, split: str, console
 
 
 def shown_to(recipe: Recipe | None, store: Store) -> Store:
-    """Return the store as models of this recipe read it. If data.images is false, its regions are blank."""
+    """Return the store that models of this recipe read: with blank regions if data.images is false, else unchanged."""
     return store if recipe is None or recipe.data.images else store.without_images()
 
 

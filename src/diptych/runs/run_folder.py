@@ -39,7 +39,7 @@ class RunFolder:
         lines = self.recipe.differences(self.before, without=CHANGEABLE)
         steps, before = self.recipe.training.steps, self.before.training.steps
         if steps < before:
-            lines.append(f"training.steps: {steps}, was {before}, and a run may only grow")
+            lines.append(f"training.steps: {steps}, was {before}; the steps of a run can only be raised")
         refuse_other(self.path, "a run of another recipe", lines)
 
     @property
@@ -63,11 +63,11 @@ def _longer(path: Path, recipe: Recipe, before: Recipe) -> Iterator[str]:
     """Yield a warning if a resumed run gets more steps than before."""
     steps, schedule = recipe.training.steps, recipe.optimizer.schedule
     if steps > before.training.steps:
-        yield f"{path}: resumes up to {counted(steps, 'steps')}, was {before.training.steps}; learning rates " + (
+        yield f"{path}: resumes to {counted(steps, 'steps')}, was {before.training.steps}; learning rates " + (
             "stay as they are"
             if schedule not in ("linear", "cosine")
-            else f"now follow the {schedule} schedule of {counted(steps, 'steps')}, so the result is not that of a "
-            "run that had them from the beginning"
+            else f"now follow the {schedule} schedule of {counted(steps, 'steps')}, so the result differs from that "
+            "of a run with this number of steps from the start"
         )
 
 

@@ -46,7 +46,7 @@ class Start:
 
     @staticmethod
     def of(model: ModelFolder | None) -> Start:
-        """Return the start from `model`, or from random weights if it is None."""
+        """Return the weights of `model` as initial weights, or random weights if `model` is None."""
         return Nothing() if model is None else Trained(model)
 
     def digest(self) -> str | None:
@@ -54,7 +54,7 @@ class Start:
         return None
 
     def by(self, recipe: Recipe) -> Start:
-        """Return `Weights` if the recipe sets `init` or `network_init`, else this start."""
+        """Return `Weights` if the recipe sets `init` or `network_init`, else this object."""
         return Weights(recipe) if recipe.init is not None or recipe.network_init is not None else self
 
     def recipe_name(self, spec: TaskSpec) -> str:
@@ -79,23 +79,23 @@ class Start:
         """Raise RecipeError or CheckpointError if the recipe or the store does not fit these weights."""
         if recipe.objectives.improves and not self.speaks:
             raise RecipeError(
-                f"{recipe.name} trains a captioner further: pass its folder (of diptych finetune caption) with --model"
+                f"{recipe.name} needs a trained captioner: pass its folder (of diptych finetune caption) with --model"
             )
 
     def tokens(self, folder: RunFolder, store: Store) -> Tokens:
-        """Return the tokeniser of a run with this start."""
+        """Return the tokeniser of a run that starts from these weights."""
         return tokens_of_run(folder, store)
 
     def notes(self, learner: Learner) -> Iterator[str]:
         """Yield warnings before the run."""
         recipe, store = learner.recipe, learner.store
         if store.contract.weights and store.detector() is None:
-            yield f"{store.folder} has no detector, so the model will read features only; extract again to add it"
+            yield f"{store.folder} has no detector, so the model cannot read image files; extract again to add one"
         frozen = recipe.model.frozen_stages
         if recipe.network_init is None and frozen:
             yield (
                 f"the first {frozen} stages of the network that reads pixels are frozen (model.network_frozen) and "
-                "keep the random weights that they begin from; start from a detector (--set network_init=FOLDER) or "
+                "keep their random initial weights; start from a detector (--set network_init=FOLDER) or "
                 "from a model with a trained network (--model; `diptych import` makes one of an official checkpoint), "
                 "or train them with --set model.network_frozen=0"
             )
@@ -124,7 +124,7 @@ class Nothing(Start):
 
 
 class Weights(Start):
-    """Weights of BERT, another system or a detector, as `init` and `network_init` of the recipe name them."""
+    """Weights of BERT, another system or a detector, from the paths in `init` and `network_init` of the recipe."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe, self.speaks = recipe, recipe.init is not None
@@ -169,7 +169,7 @@ class Trained(Start):
         able = [one.removesuffix(f"/small/{spec.name}") for one in RECIPES if one.endswith(f"/small/{spec.name}")]
         why = hindrance(SYSTEMS[system], spec) or f"there is no recipe {name}"
         raise RecipeError(
-            f"{self.source} is of {system}, which has no small recipe of {spec.name} ({why}); take a model of "
+            f"{self.source} is a model of {system}, which has no small recipe for {spec.name} ({why}); use a model of "
             f"{', '.join(able) or 'another system'}, or pass --recipe (`diptych recipes --system {system}` lists them)"
         )
 
@@ -195,8 +195,8 @@ class Trained(Start):
             given = Tokens.from_vocabulary(Path(data.vocabulary), data.lowercase)
             if given.to_json() != self.model.tokens.to_json():
                 raise RecipeError(
-                    f"{data.vocabulary} ({given.vocabulary.size} words) is not the tokeniser of {self.source} "
-                    f"({self.model.tokens.vocabulary.size} words), which its weights were trained with; leave out "
+                    f"{data.vocabulary} ({given.vocabulary.size} tokens) is not the tokeniser of {self.source} "
+                    f"({self.model.tokens.vocabulary.size} tokens), which its weights were trained with; leave out "
                     "data.vocabulary, or start without --model"
                 )
         return self.model.tokens
@@ -242,14 +242,14 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
         if body := [name for name in other if not name.startswith("heads.")]:
             raise CheckpointError(
                 f"{start.folder} was made for {start.architecture.config.classes} classes of regions, but the store "
-                f"has another number, which changes {body[0]}; extract with a detector of as many classes, or pass "
+                f"has another number, which changes {body[0]}; extract with a detector of that many classes, or pass "
                 "your own regions: diptych extract DATA --out OUT --detector given --features PATH"
             )
         # Without a list of answers, the meaning of the head's outputs is unknown.
         other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]
         tensors = {name: value for name, value in tensors.items() if name not in other}
         if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
-            yield f"{start.folder}: its heads for other classes or answers start fresh: {', '.join(fresh)}"
+            yield f"{start.folder}: its heads for other classes or answers get random weights: {', '.join(fresh)}"
     if answers is not None and start.answers is not None and answers.task != start.answers.task:
         sized = {name for name, old in tensors.items() if name in wanted and old.shape != wanted[name].shape}
         tensors = {
@@ -261,7 +261,7 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
         new = wanted.get(name, old)
         if len(new.shape) > 1 and new.shape[1:] == old.shape[1:] and len(new) > len(old):
             tensors[name] = torch.cat([old.to(new), new[len(old) :]])
-            yield f"{start.folder}: {name} grows from {len(old)} to {len(new)} rows; new rows start as in a new model"
+            yield f"{start.folder}: {name} grows from {len(old)} to {len(new)} rows; new rows are random"
     load_into(model, tensors)
 
 

@@ -35,8 +35,8 @@ def words_of(record: Record) -> list[str]:
 def training_texts(store: Store, validation: str = "val") -> list[str]:
     """Return the texts of all splits except validation and test splits.
 
-    Texts of `Record.more` are included only if they have a word that no other text has. If a new task adds such texts
-    without new words, the vocabulary thus stays the same.
+    Texts of `Record.more` are included only if they have a word that no other text has. So a new task whose texts have
+    no new words does not change the vocabulary.
     """
     scored = splits_in(validation) | {"test", "test_rare"}
     texts: list[str] = []
@@ -66,7 +66,7 @@ def unknown_words(tokens: Tokens, store: Store, split: str, fields: Collection[s
 
 
 def tokens_of_run(folder: RunFolder, store: Store) -> Tokens:
-    """Return the run's tokeniser: of the recipe's vocabulary, from the run's folder, or newly trained on the data."""
+    """Return the run's tokeniser: from the recipe's vocabulary, from the run's folder, or newly trained on the data."""
     recipe, out = folder.recipe, folder.path
     if recipe.data.vocabulary is not None:
         return Tokens.from_vocabulary(Path(recipe.data.vocabulary), recipe.data.lowercase)
@@ -95,6 +95,6 @@ def _kept_tokens(out: Path) -> Tokens:
     if check.exists() and bytes_of(check) != f"{checksum(out / TOKENS)}\n".encode():
         raise CheckpointError(
             f"{out / TOKENS} has changed since it was written (as {TOKENS_CHECK} shows), so ids could mean "
-            "other words; copy the run's whole folder again, or start again in another folder"
+            "other tokens; copy the run's whole folder again, or start again in another folder"
         )
     return Tokens.load(out)

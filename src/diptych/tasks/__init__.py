@@ -58,9 +58,9 @@ def interfaces() -> dict[str, TaskInterface]:
 
 
 def find_learnt(name: str) -> TaskSpec:
-    """Return a task that models are fine-tuned for.
+    """Return the task `name` if models can be fine-tuned for it.
 
-    For another name, raises a RecipeError that suggests a similar task.
+    Otherwise, raises a RecipeError that suggests the most similar task.
     """
     learnt = [spec.name for spec in TASKS.values() if not spec.pretrains]
     if name not in learnt:

@@ -16,7 +16,7 @@ from diptych.runtime.errors import CheckpointError, DataError, counted
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
 FILE = "answers.json"
-OF_VQA = "vqa"  # the default task of a file that names no task
+OF_VQA = "vqa"  # the task of files that name no task
 UNKNOWN = "<unk>"  # class 0, never given as an answer
 # VQA's normalisation drops these signs, although they change an answer's meaning: -5, <5, 1,5 (not 1,000), C++, B-.
 _SIGNS = re.compile(r"(?<!\w)[-+<>]+(?=\s?\d)|\d,\d(?!\d\d\b)|\w[-+]+(?!\w)")
@@ -31,15 +31,15 @@ class Answers:
 
     names: tuple[str, ...]
     temperature: float = 1.0  # the logits are divided by this number (tasks/calibration.py)
-    task: str = OF_VQA  # the task that the list belongs to; other tasks refuse it
+    task: str = OF_VQA  # the task that the list belongs to; other tasks reject it
 
     @classmethod
     def of(cls, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:
-        """Collect answers that are the usual answer to at least `at_least` questions.
+        """Collect the answers that are the most frequent answer to at least `at_least` questions each.
 
-        The most frequent answer is first.
+        They are sorted by frequency, highest first. At most `most` answers are kept (None: all).
 
-        At most `most` answers are kept (None: all). Raises DataError if there are no answers.
+        Raises DataError if there are no answers.
         """
         counts: Counter[str] = Counter()
         for record in records:
@@ -48,7 +48,7 @@ class Answers:
                 counts.update(best for best, _ in given.most_common(1))
         frequent = sorted((answer for answer, n in counts.items() if n >= at_least), key=lambda a: (-counts[a], a))
         if not frequent:
-            raise DataError("no question has an answer; add `answers` to the data, which VQA learns from")
+            raise DataError("no question has an answer, but VQA needs answers to train; add `answers` to the data")
         return cls((UNKNOWN, *frequent[:most]))
 
     @classmethod
@@ -92,10 +92,11 @@ def rule_notes(questions: Sequence[Question]) -> list[str]:
 
 
 def _unreachable(questions: Sequence[Question]) -> list[str]:
-    """Return a warning about questions that cannot be answered correctly: ten equal answers not in normal form."""
+    """Return a warning about questions that VQA's rule always scores 0: their ten answers are equal and not in normal
+    form."""
     lost = [question for question in questions if is_unreachable(question.answers)]
     about = f"{len(lost)} of {len(questions)} questions have ten equal answers that are not in normal form"
-    rule = "by the official rule these are compared to the letter, so an answer in normal form scores 0"
+    rule = "the official rule compares these letter by letter, so an answer in normal form scores 0"
     return [f"{about} (the first: {lost[0].key}, {lost[0].answers[0]!r}): {rule}"] if lost else []
 
 
@@ -109,4 +110,4 @@ def _equal_by_rule(questions: Sequence[Question]) -> list[str]:
         return []
     about = f"VQA's rule drops signs, so {' and '.join(map(repr, equal[0]))} are one answer"
     more = f" (and {counted(len(equal) - 1, 'further such groups')})" if len(equal) > 1 else ""
-    return [f"{about}{more}: no model can distinguish them, and each is scored as right; write them in words"]
+    return [f"{about}{more}: models cannot distinguish them, and any of them is scored as right; write them in words"]

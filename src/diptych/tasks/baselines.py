@@ -25,7 +25,7 @@ from diptych.tasks.bigrams import ABOUT, BigramClassifier, grams_of
 from diptych.tasks.scores import Baselines
 
 FINALISTS = 30  # candidate captions that are scored exactly
-JUDGES = 200  # training images that candidates are scored against: every n-th image
+JUDGES = 200  # number of training images that candidates are scored against, at equal intervals
 ROUNDS = 5  # at most this many captions of an image are held out in turn for the ceiling: COCO has five
 Words = tuple[str, ...]
 CAUTION = (1, 2, 3, 5, 10, 20, 50)  # candidates for `BlindAnswers.at_least`
@@ -156,7 +156,7 @@ class BlindAnswers:
         return {question.key: self.answer(question) for question in questions}
 
     def majority(self, questions: Iterable[Question]) -> dict[str, str]:
-        """Return the most frequent training answer for every question, by the question's key."""
+        """Return {question's key: the most frequent training answer}, which is the same for all questions."""
         return {question.key: self.overall for question in questions}
 
     def majority_by_kind(self, questions: Iterable[Question]) -> dict[str, str]:
@@ -259,7 +259,7 @@ def answer_ceiling(questions: Iterable[Question]) -> dict[str, float] | None:
 
 
 def labelled(record: Record) -> list[Choices]:
-    """Return the multiple-choice questions of a record whose right answer is known."""
+    """Return the multiple-choice questions of a record for which the right answer is known."""
     return [choices for choices in record.choices if choices.answer >= 0]
 
 
@@ -275,7 +275,7 @@ def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) ->
     pickers = _pickers(learnt)
     rows = [[_blindly(c, *pair) for c in scored] for pair in pickers]
     rule, classifier = map(_joint, rows)
-    better, about = stronger(rule["Q->AR"], classifier["Q->AR"], "the text whose words were oftener in right texts")
+    better, about = stronger(rule["Q->AR"], classifier["Q->AR"], "the text with the words most typical of right texts")
     most = Counter(c.answer for c in learnt).most_common(1)[0][0]
     reasons = Counter(c.rationale for c in learnt if c.rationale is not None)
     most_reason = reasons.most_common(1)[0][0] if reasons else 0
@@ -283,7 +283,7 @@ def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) ->
     notes = (
         about,
         f"at random: {_summary(chance)}",
-        f"always the place that was right most often in training: {_summary(_joint(usual))}",
+        f"always the position that was right most often in training: {_summary(_joint(usual))}",
     )
     return Baselines(classifier if better else rule, {}, (*notes, f"learnt on {counted(learnt, 'questions')}"))
 

@@ -29,7 +29,7 @@ class Calibration:
 
     @property
     def line(self) -> str:
-        errors = f"{self.after:.1f}, {self.before:.1f} without"
+        errors = f"{self.after:.1f}, before scaling {self.before:.1f}"
         return f"temperature of answers {self.temperature:.2f}: calibration error {errors}"
 
 

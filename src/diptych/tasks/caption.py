@@ -99,8 +99,8 @@ def caption_baselines(references: Mapping[str, Sequence[str]], training: Sequenc
         )
     if ceiling:
         notes.append(
-            "ceiling: each reference caption scored against the others of its image, then the mean; document "
-            "frequencies as for the model, one reference fewer to match"
+            "ceiling: mean score of each reference caption against the other captions of its image, which are one "
+            "reference fewer than a model has; document frequencies as for the model"
         )
     return Baselines(blind, ceiling, tuple(notes))
 
@@ -115,10 +115,10 @@ def score_captions(
     baselines = baselines or Baselines()
     items = caption_items({key: predictions[key] for key in references}, references)
     scores = [baselines.score(name, _interval(name, items)) for name in items.scores()]
-    first = "intervals: 95%, 1,000 bootstrap draws of images; document frequencies of CIDEr are those of all images"
+    first = "intervals: 95%, 1,000 bootstrap resamples of images; document frequencies of CIDEr are those of all images"
     notes = [first]
     if len(references) == 1:
-        notes.append("CIDEr is 0 for one image, whatever its caption: words are weighed by the images without them")
+        notes.append("CIDEr of a single image is always 0: the inverse document frequency of each word is 0")
     if any(UNSPACED.search(caption) for captions in references.values() for caption in captions):
         notes.append("words of scripts without spaces (Chinese, Japanese, Thai) are single characters")
     return Scores("caption", tuple(scores), len(references), len(references), coverage, (*notes, *baselines.notes))
@@ -181,18 +181,18 @@ class CaptionRequest(interface.TaskRequest):
     ] = 1
     """Captions of each image, at most 16, the likeliest first."""
     beams: Annotated[int | None, interface.Form(
-        "Captions followed at once (beams); empty: the recipe's", more=True,
-        help="Beams of the search, 1 being greedy, at most 16: each takes memory and time; default: the recipe's.",
+        "Beams (captions searched at once); empty: the recipe's", more=True,
+        help="Beam size, 1 (greedy) to 16; more beams take more memory and time; default: the recipe's.",
     )] = decoding_field("beams", le=16)  # fmt: skip
     length_bonus: Annotated[float | None, interface.Form()] = decoding_field("length_bonus", ge=-100, le=100)
     length_penalty: Annotated[float | None, interface.Form()] = decoding_field("length_penalty", le=10)
-    sample: Annotated[bool, interface.Form("Draw words by chance", more=True)] = False
-    """Draw words at random instead of searching for the likeliest, as temperature, top-k and top-p do too."""
+    sample: Annotated[bool, interface.Form("Sample words at random", more=True)] = False
+    """Sample words instead of searching for the likeliest caption; temperature, top-k and top-p imply this."""
     temperature: Annotated[float | None, interface.Form()] = decoding_field("temperature")
     top_k: Annotated[int | None, interface.Form()] = decoding_field("top_k")
     top_p: Annotated[float | None, interface.Form()] = decoding_field("top_p")
-    seed: Annotated[int, interface.Form("Seed of drawn words", more=True), Field(ge=0, le=2**63 - 1)] = 0
-    """Seed of the words that are drawn."""
+    seed: Annotated[int, interface.Form("Seed of sampled words", more=True), Field(ge=0, le=2**63 - 1)] = 0
+    """Random seed of sampled words."""
     min_words: Annotated[int | None, interface.Form()] = decoding_field("min_words", le=64)
     max_words: Annotated[int | None, interface.Form("Most words", more=True)] = decoding_field("max_words", le=64)
     no_repeat_ngram: Annotated[int | None, interface.Form()] = decoding_field("no_repeat_ngram")
@@ -238,7 +238,7 @@ def write(
 
 
 def explain_caption(model: interface.TaskModel, record: Record, caption: str) -> interface.Explanation:
-    """Return the influence of each region on each word of `caption`, which may be written by a person."""
+    """Return the influence of each region on each word of `caption`. The model need not have generated the caption."""
     interface.require_text("a caption", caption, "a red kite over a beach")
     return _prediction(model, record, caption, 0.0, model.precision(1)).explain()
 
@@ -305,7 +305,7 @@ def _view(_: CaptionRequest, message: WrittenCaption) -> interface.PageView:
 
 def _longest(task: Task) -> str:
     assert isinstance(task, Captioning)
-    return f"A caption has {task.decoding.max_words} words at most, of its own vocabulary."
+    return f"A caption has at most {task.decoding.max_words} words, from the model's vocabulary."
 
 
 def _writes(model: Any, trained_for: str | None) -> bool:

@@ -32,7 +32,7 @@ SHOWN = 5  # number of labels in an answer, the most probable first
 
 @dataclass(frozen=True)
 class Metric:
-    """A score of classified items, such as AUROC, computed by `of`. Confidence intervals resample the items."""
+    """A score of classified items, such as AUROC, computed by `of`."""
 
     name: str
     # (probabilities (items, classes), right class of each item) -> 0 to 1, or NaN if the score is undefined
@@ -48,7 +48,7 @@ class LabelObjectives(Objectives):
     kind: Literal["labels"] = "labels"
     """Kind of objectives."""
     head: str = "classify"
-    """Head that classifies; it has the name of the task."""
+    """Name of the head that classifies, which is the task's name."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         return together(ClassifyStatement(self.head))
@@ -102,9 +102,9 @@ class Labels(Verdicts):
             for metric in self.metrics
             if metric.name in there
         )
-        drawn = f"intervals: 95%, 1,000 bootstrap draws of images, each with all its {self.noun}"
+        drawn = f"intervals: 95%, 1,000 bootstrap resamples of images, each with all its {self.noun}"
         left = [
-            f"{one.name} is left out: it needs items of several labels" for one in self.metrics if one.name not in there
+            f"{one.name} is left out: it needs at least two labels" for one in self.metrics if one.name not in there
         ]
         return Scores(self.task, scores, len(set(pictures)), len(right), notes=(drawn, *left, *baselines.notes))
 
@@ -192,7 +192,7 @@ def labels_of(task: str, records: Iterable[Record], at_least: int = 1, most: int
 def _alike(task: Any, _: TrainingRecords) -> Iterator[str]:
     for group in alike(task.names):
         same = ", ".join(map(ascii, group))
-        yield f"labels {same} differ in case or in the form of accents only; they are trained as different classes"
+        yield f"labels {same} differ only in case or in the form of accents; they are trained as different classes"
 
 
 class ClassifyRequest(interface.TaskRequest):

@@ -10,5 +10,5 @@ CLASSIFY = classifier(
     learns="classify",
     verb="classify",
     help=TASK_VERBS["classify"].help,
-    does="classifies an image with a text by labels of its training data",
+    does="assigns a label of its training data to an image with a text",
 )

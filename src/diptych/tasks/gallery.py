@@ -1,7 +1,7 @@
 """A gallery of images and captions, with a table of the match scores of all pairs.
 
-The table has one row per image and one column per caption. It may be stored in a file; a killed job then resumes and
-keeps the scored pairs. Images are read one at a time, so a gallery may be larger than memory.
+The table has one row per image and one column per caption. If it is stored in a file, a stopped job resumes with
+the pairs that it has scored. Images are read one at a time, so a gallery may be larger than memory.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from diptych.metrics.retrieval import same_images, same_texts
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
-# papers: only the image or captions paired with a query in the data are right, as the papers score. content: copies,
-# such as a caption with the same words or an identical image, are right as well.
+# papers: only the image or captions that the data pairs with a query are right, as in the papers' scores.
+# content: copies of these are right as well, such as a caption with the same words or an identical image.
 Equals = Literal["papers", "content"]
 Table = NDArray[np.float32]
 Cells = Sequence[NDArray[np.int64]]  # per image, the column numbers of the captions to score
@@ -39,7 +39,7 @@ class GalleryCaption:
 
     key: str
     text: str
-    picture: int  # number of its image, which is a row of the table
+    picture: int  # row of its image in the table
     id: str = ""  # the data set's id of the caption, if any
 
 
@@ -59,7 +59,7 @@ class RetrievalGallery:
     ) -> RetrievalGallery:
         """Build a gallery of the records that have captions. The others are left out.
 
-        `read(index)` returns record `index` of `worded` with its regions. It is needed if the records have no regions.
+        `read(index)` returns record `index` of `worded` with its regions. Pass it if the records have no regions.
         Raises DataError for an empty gallery.
         """
         read = read or worded.__getitem__
@@ -108,7 +108,7 @@ class RetrievalGallery:
         return len(self.keys), len(self.captions)
 
     def digest(self) -> str:
-        """Return the SHA-256 of all keys and captions."""
+        """Return the SHA-256 of all keys and captions, which identifies the gallery."""
         digest = hashlib.sha256()
         for text in (*self.keys, *(f"{c.key}\t{c.text}" for c in self.captions)):
             digest.update(text.encode() + b"\n")
@@ -158,7 +158,7 @@ def put(
         raise DataError(
             f"{len(broken)} of {len(scores)} scores are not finite, so nothing can be ranked (the first: image "
             f"{gallery.keys[rows[broken[0]]]}, caption {caption.key}, {caption.text!r}). If `diptych check` "
-            "finds no such features, then the weights are not finite: use an earlier checkpoint"
+            "finds only finite features, then the weights are not finite: use an earlier checkpoint"
         )
     table[rows, columns] = np.where(scores == EMPTY, LEAST, scores)
 
@@ -174,7 +174,7 @@ def joined(*several: Cells) -> list[NDArray[np.int64]]:
 
 
 def pairs(cells: Cells, order: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield (row, column) image by image.
+    """Yield each cell as (row, column), image by image.
 
     Each image's captions are sorted by `order[column]`, their length, to reduce padding.
     """

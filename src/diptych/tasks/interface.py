@@ -43,7 +43,7 @@ class TaskRequest(Message):
     adds an `explanation` to the answer.
     """
 
-    model: str | None = Field(default=None, description="A name from /v1/models; default: the first that can.")
+    model: str | None = Field(default=None, description="A name from /v1/models; default: the first suitable model.")
 
 
 class TaskAnswer(Message):
@@ -55,7 +55,7 @@ class TaskAnswer(Message):
     picture: str = Field(description="The image's name, as it was given.")
     precision: Precision | None = Field(default=None, description="Precision in which the model computed the answer.")
     familiar: bool | None = Field(
-        default=None, description="False: the picture is unlike what this model was trained on. Absent: not known."
+        default=None, description="False: the image is unlike the model's training images. Absent: unknown."
     )
 
 

@@ -173,8 +173,8 @@ def rankings(
 ) -> list[dict[str, Any]]:
     """Rank the gallery for each query. In the results, `rank` is the position of the first right result, from 0.
 
-    `pictures` and `captions` number the queries (None: all). `among`, from a shortlist: for each image the captions,
-    and for each caption the images, that are ranked.
+    `pictures` and `captions` are the indices of the queries (None: all). `among`, from a shortlist, has the captions
+    that are ranked for each image, and the images that are ranked for each caption.
     """
     results = []
     for row in range(len(gallery.keys)) if pictures is None else pictures:

@@ -44,9 +44,9 @@ def recall_scores(
         of = round(gallery.shape[asks == "captions"] / folds)
         scores += recalls_of(asks, [p["rank"] for p in chosen], about, right, of)
     pictures, captions = gallery.shape
-    held = f"{counted(pictures, 'pictures')} and {counted(captions, 'captions')}"
-    first = f"intervals: 95%, 1,000 bootstrap draws of images; a gallery of {held}"
-    second = "blind: pictures and captions in random order"
+    held = f"{counted(pictures, 'images')} and {counted(captions, 'captions')}"
+    first = f"intervals: 95%, 1,000 bootstrap resamples of images; a gallery of {held}"
+    second = "blind: images and captions in random order"
     copies = equal_notes(gallery.same, gallery.images, gallery.equals, figures)
     return Scores("retrieval", tuple(scores), pictures, len(predictions), notes=(first, second, *copies, *notes))
 
@@ -59,24 +59,24 @@ def equal_notes(
 ) -> list[str]:
     """Return a note on copies (captions with the same words, identical images) and their effect on recall.
 
-    `same`: a group number per caption. `images`: a group number per image; copies have the same number. `figures`: per
-    direction its name, its ranks, and its ranks by the other rule for copies (`Equals`).
+    `same`: a group number per caption. `images`: a group number per image. Copies have the same number. `figures`: for
+    each direction, its name, its ranks, and its ranks by the other rule for copies (`Equals`).
     """
     copies, equal = (len(of) - len(set(of.tolist())) for of in (same, images))
     if not copies and not equal:
         return []
     other = "right (content)" if equals == "papers" else "wrong, as the papers count them (papers)"
     rows = [
-        f"{name} R@{at} {100 * after:.1f} for {100 * before:.1f}"
+        f"{name} R@{at} {100 * after:.1f} instead of {100 * before:.1f}"
         for name, ranks, others in figures
         for at in AT
         if (before := float(np.mean(np.asarray(ranks) < at))) != (after := float(np.mean(np.asarray(others) < at)))
     ]
     rule = "wrong" if equals == "papers" else "right"
     differ = f"; with copies {other}: {', '.join(rows)}" if rows else ""
-    also = f" and {equal} of {len(images)} pictures the content" if equal else ""
+    also = f" and {equal} of {len(images)} images" if equal else ""
     return [
-        f"{copies} of {len(same)} captions have the words{also} of an earlier one; a copy of a right one is {rule}"
+        f"{copies} of {len(same)} captions{also} are copies of an earlier one; a copy of a right result is {rule}"
         f"{differ}"
     ]
 
@@ -96,16 +96,16 @@ def recalls_of(asks: str, ranks: ArrayLike, pictures: Sequence[str], right: Sequ
 
 def shortlist_notes(predictions: Sequence[Mapping[str, Any]], most: int, pairs: int, of: int) -> list[str]:
     """Return notes on a shortlist: the number of scored pairs, and the lost recall on queries with an `exact_rank`."""
-    notes = [f"through a shortlist of {most} a query: {pairs:,} pairs scored of {of:,} ({100 * pairs / of:.1f}%)"]
+    notes = [f"with a shortlist of {most} per query: {pairs:,} of {of:,} pairs scored ({100 * pairs / of:.1f}%)"]
     for asks in RECALLS:
         both = [p for p in predictions if p["asks"] == asks and "exact_rank" in p]
         if both:
             figures = [(_share(both, "exact_rank", at), _share(both, "rank", at)) for at in AT]
             shares = ", ".join(
-                f"R@{at} {short:.1f} for {exact:.1f}" for at, (exact, short) in zip(AT, figures, strict=True)
+                f"R@{at} {short:.1f} instead of {exact:.1f}" for at, (exact, short) in zip(AT, figures, strict=True)
             )
             notes.append(
-                f"its loss in {RECALLS[asks]}, on {len(both)} queries answered exactly too: {shares} "
+                f"its loss in {RECALLS[asks]}, on {len(both)} queries that were also ranked exactly: {shares} "
                 f"(R@1 {figures[0][1] - figures[0][0]:+.1f})"
             )
     return notes

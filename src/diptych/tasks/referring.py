@@ -71,7 +71,7 @@ class Referring:
 
 
 def box_hits(predicted: dict[str, Box | None], records: Sequence[Record]) -> tuple[NDArray[np.float64], list[str]]:
-    """Return 1.0 (right) or 0.0 (wrong) for each expression, and the key of its image."""
+    """Return 1.0 (right) or 0.0 (wrong) for each expression, and the keys of their images."""
     right, pictures = [], []
     for record, expression in expressions_of(records):
         box = predicted[expression.key]
@@ -135,7 +135,7 @@ def _most_confident(regions: Regions | None) -> int | None:
     return None if regions is None or not len(regions) else int(regions.scores.argmax())
 
 
-_RULES = {"the largest region": _largest, "the region of which the detector is surest": _most_confident}
+_RULES = {"the largest region": _largest, "the region with the detector's highest confidence": _most_confident}
 
 
 def _is_hit(box: Box, regions: Regions | None, number: int | None) -> bool:
@@ -170,7 +170,7 @@ class ReferringObjectives(SeenClasses):
     kind: Literal["referring"] = "referring"
     """Kind of objectives."""
     overlap: Share = 0.5
-    """IoU with the true box over which a region is a right one."""
+    """A region is right if its IoU with the true box is above this."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         return weighed((GroundExpression(self.overlap), 1.0), (SeenRegionClass(), self.seen_classes))
@@ -274,7 +274,7 @@ REFERRING = TaskSpec(
         verb="ground",
         help=TASK_VERBS["ground"].help,
         words=interface.InterfaceWords(
-            does="finds the region that an expression means",
+            does="finds the region that an expression describes",
             example='print(model.ground("photo.jpg", "the dog on the left").box)',
             tab="Find",
         ),

@@ -58,13 +58,13 @@ class RetrievalObjectives(Objectives):
     margin: NonNegativeFloat = 0.2
     """Margin of the triplet loss; the paper's formula has none."""
     on: Literal["probability", "log-odds"] = "probability"
-    """Quantity that the margin is in."""
+    """Score that the triplet loss compares with the margin."""
     pairs: Annotated[int, Field(ge=2)] = 4
-    """Pairs of a group: one matching pair, the others mismatched."""
+    """Number of pairs in a group: one matching pair, the others mismatched."""
     negatives: Literal["captions", "pictures", "both"] = "both"
-    """What a mismatched pair takes from another: captions, pictures, or half of each."""
+    """What mismatched pairs take from other pairs: captions, images, or half of each."""
     equal_texts: Equals = "papers"
-    """What is scored as a copy of a right text or image: wrong (papers), or right (content)."""
+    """How a copy of a right text or image is scored: as wrong (papers), or as right (content)."""
 
     @model_validator(mode="after")
     def _some(self) -> RetrievalObjectives:
@@ -106,8 +106,8 @@ class SearchHits(interface.Message):
 
     query: str
     hits: tuple[SearchHit, ...]
-    searched: int = Field(description="Pictures that could be read.")
-    refused: int = Field(description="Pictures that could not.")
+    searched: int = Field(description="Number of images that could be read.")
+    refused: int = Field(description="Number of images that could not be read.")
 
 
 def has_towers(model: Any) -> bool:
@@ -139,7 +139,7 @@ RETRIEVAL = TaskSpec(
     training=TaskTraining(
         watched="image retrieval R@1",
         objectives=(RetrievalObjectives,),
-        small=Small(RetrievalObjectives(equal_texts="content"), batch=16),  # 16 pairs; each adds mismatched pairs
+        small=Small(RetrievalObjectives(equal_texts="content"), batch=16),  # 16 matching pairs
         validation=_small_gallery,
     ),
     scoring=TaskScoring(
@@ -153,7 +153,7 @@ RETRIEVAL = TaskSpec(
     ),
     interface=interface.TaskInterface(
         verb="search",
-        help="Rank the service's pictures by how well they fit a text.",
+        help="Rank the service's images by how well they fit a text.",
         words=interface.InterfaceWords(
             does="ranks images by how well they fit a text",
             example='print(model.search("a red kite", "photos").hits[0].picture)',

@@ -30,7 +30,7 @@ class Score:
     high: float | None = None
     blind: float | None = None  # score of the baseline that does not see the image
     ceiling: float | None = None  # human score: one person against the others
-    notes: tuple[str, ...] = ()  # in a comparison: how many images each model was trained on
+    notes: tuple[str, ...] = ()  # in a comparison: the number of test images that each model was trained on
 
     def __repr__(self) -> str:
         interval = "" if self.low is None else f" ({self.low:.1f} to {self.high:.1f})"
@@ -151,5 +151,5 @@ def share_scores(
         for name, (right, pictures) in hits.items()
     )
     _, pictures = next(iter(hits.values()))
-    notes = (f"intervals: 95%, 1,000 bootstrap draws of images, each with all its {noun}", *baselines.notes)
+    notes = (f"intervals: 95%, 1,000 bootstrap resamples of images, each with all its {noun}", *baselines.notes)
     return Scores(task, scores, len(set(pictures)), len(pictures), notes=notes)

@@ -23,27 +23,27 @@ class SelfCriticalObjectives(Objectives):
     kind: Literal["self-critical"] = "self-critical"
     """Kind of objectives."""
     writes: Literal["queries", "decoder"]
-    """How the model is asked for all words of a caption at once."""
+    """How the model scores all words of a caption in one pass: with [MASK] queries, or with its decoder."""
     baseline: Literal["greedy", "mean", "beam"] = "greedy"
-    """Baseline of the reward: the greedy caption, the mean of the picture's other drawn ones, or a beam search's."""
+    """Baseline of the reward: the greedy caption, the image's other sampled captions (mean), or a beam search."""
     samples: PositiveInt = 1
-    """Captions drawn for each picture."""
+    """Captions sampled for each image."""
     beams: PositiveInt = 5
-    """Beams of baseline=beam."""
+    """Beam size of baseline=beam."""
     # paper: document frequencies are counted over the training set.
     # official (Unified VLP's code): references are word pieces, and document frequencies are counted over the batch.
     references: Literal["paper", "official"] = "paper"
-    """paper: all references of a picture; official: the sample's own alone."""
+    """References of the reward: all captions of the image (paper), or only the sample's caption (official)."""
     counts_end: bool = True
-    """Whether the end is a word of the reward's n-grams; without it captions learn to break off."""
+    """Count the end of a caption as a word in the reward's n-grams; otherwise captions learn to break off."""
     dropout: bool = False
-    """Whether dropout is on while captions are drawn and scored."""
+    """Keep dropout on while captions are sampled and scored."""
 
     @model_validator(mode="after")
     def _agrees(self) -> SelfCriticalObjectives:
         if self.baseline == "mean" and self.samples < 2:
             raise ValueError(
-                "baseline=mean is the mean of the image's other captions, but samples=1 draws no others; set samples=2"
+                "baseline=mean is the mean of the image's other captions, but samples=1 has no others; set samples=2"
             )
         if not self.counts_end and self.references == "official":
             raise ValueError(
@@ -89,7 +89,7 @@ class _Unread:
     """A placeholder for the reward. Calling it raises AssertionError."""
 
     def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]:
-        raise AssertionError("the schedule was made without references, so it cannot be trained")
+        raise AssertionError("the schedule was made without reference captions, so it cannot train")
 
     def spell(self, caption: Caption) -> str:
         return str(caption)

@@ -46,7 +46,7 @@ class Shortlister:
             if len(inputs) == MOST:
                 break
         if not inputs:
-            raise DataError("a shortlist needs training images with captions: there are none; leave out --shortlist")
+            raise DataError("a shortlist needs training images with captions, found none; leave out --shortlist")
         counts = Counter(word for words in sentences for word in words)
         known = sorted(word for word, count in counts.items() if 1 < count < len(sentences)) or sorted(counts)
         columns = {word: place for place, word in enumerate(known)}
@@ -78,7 +78,7 @@ class Shortlister:
         return _unit(np.stack(bags))
 
     def choose(self, gallery: RetrievalGallery, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-        """Return at most `most` best captions for each image, and best images for each caption, not sorted."""
+        """Return the best captions for each image and the best images for each caption, at most `most`, not sorted."""
         pictures = self.of_pictures(map(gallery.record, range(len(gallery.keys))))
         captions = self.of_captions([caption.text for caption in gallery.captions])
         return shortlist(pictures, captions, most)
@@ -112,7 +112,10 @@ def _unit(rows: Matrix) -> Matrix:
 
 
 def shortlist(pictures: Matrix, captions: Matrix, most: int) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """Return at most `most` captions with the largest dot product for each image, and images for each caption."""
+    """Return for each image the indices of the captions with the largest dot products, and the reverse.
+
+    Each array has at most `most` indices, not sorted.
+    """
     return [_top(captions @ row, most) for row in pictures], [_top(pictures @ row, most) for row in captions]
 
 

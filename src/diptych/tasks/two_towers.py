@@ -178,8 +178,8 @@ def score_vectors(predictions: Sequence[Mapping[str, Any]], records: Sequence[Re
     ]
     both = zip(RECALLS.values(), vars(ranks).values(), vars(papers).values(), strict=True)
     notes = (
-        "intervals: 95%, 1,000 bootstrap draws of images, each with all its captions",
-        f"searched: {pictures} pictures by {len(owners)} captions, and captions by pictures; blind: chance",
+        "intervals: 95%, 1,000 bootstrap resamples of images, each with all its captions",
+        f"searched: {pictures} images by {len(owners)} captions, and the reverse; blind: random order",
         *equal_notes(same, images, "content", [*both]),
     )
     return Scores("retrieval", tuple(scores), pictures, len(owners), notes=notes)

@@ -98,7 +98,7 @@ class Vcr:
             key=key,
             picture=record.key,
             regions=record.regions,
-            text=max((candidate.text for candidate in candidates), key=len),  # longest: the loader sorts by length
+            text=max((candidate.text for candidate in candidates), key=len),  # the loader sorts samples by length
             truth={"candidates": candidates, "right": right if right is not None and right >= 0 else None},
         )
 
@@ -150,7 +150,7 @@ def cut(first: TaggedTokens, second: TaggedTokens, most: int) -> tuple[TaggedTok
 
 
 def names_of(objects: Sequence[Object]) -> list[str]:
-    """Return a name for each object: its kind, such as "dog", or for people the next name of NAMES."""
+    """Return a name for each object: its kind, such as "dog". People get the names of NAMES in turn."""
     people = [number for number, thing in enumerate(objects) if thing.kind == PERSON]
     return [
         NAMES[people.index(number) % len(NAMES)] if thing.kind == PERSON else thing.kind
@@ -205,7 +205,7 @@ def _without_region(_: Task, records: TrainingRecords) -> Iterator[str]:
     named = [(record, c.key, k) for record in records.sampled() for c in record.choices for k in c.named]
     lost = [key for record, key, k in named if not _shown(record, k)]
     if lost:
-        yield f"{len(lost)} of {len(named)} things that questions name{records.scope} have no region (first: {lost[0]})"
+        yield f"{len(lost)} of {len(named)} objects in questions{records.scope} have no region (first: {lost[0]})"
 
 
 def _shown(record: Record, thing: int) -> bool:
@@ -224,15 +224,15 @@ class VcrObjectives(SeenClasses):
     kind: Literal["vcr"] = "vcr"
     """Kind of objectives."""
     vcr_loss: Literal["softmax", "sigmoid"] = "softmax"
-    """softmax: over the candidates of a question; sigmoid: each candidate by itself."""
+    """Loss: a softmax over the candidates of a question, or a sigmoid for each candidate."""
     region_classes: Literal["none", "masked", "every"] = "none"
-    """Regions that are classified too: none, masked ones, or every one with none masked."""
+    """Regions that are also classified: none, the masked ones, or every one without masking."""
     region_weight: NonNegativeFloat = 1.0
     """Weight of region classification."""
     words: NonNegativeFloat = 0.0
-    """Weight of masked words in all four texts; 0: no masking."""
+    """Weight of masked language modelling in all four texts; 0: no masking."""
     masking: Source = "paper"
-    """paper: a chosen piece becomes [MASK]; official: 80/10/10, as VL-BERT's code does in pre-training."""
+    """How word pieces are masked: always with [MASK] (paper), or 80/10/10 as in VL-BERT's pre-training (official)."""
     rate: Share = 0.15
     """Share of words and of regions that are masked."""
     region_hidden: Share = 1.0
@@ -256,22 +256,22 @@ class VcrObjectives(SeenClasses):
         )
 
 
-RATIONALE_HELP = "Rationale to choose from; pass the option twice or more often; default: none is chosen."
+RATIONALE_HELP = "Rationale to choose from; pass the option at least twice; default: no rationale is chosen."
 
 
 class ChooseRequest(interface.TaskRequest):
     question: Annotated[interface.Text, interface.Form("Question", "what is [0] doing?", argument="question")] = Field(
-        description="Question about the image; [0] in it is the region of the highest score, [1] the next."
+        description="Question about the image; [0] in it is the region with the highest score, [1] the next."
     )
     answers: Annotated[
         interface.Texts,
         interface.Form(
-            "Answers, one a line", argument="answers", help="Answers to choose from, two or more; VCR has four."
+            "Answers, one per line", argument="answers", help="Answers to choose from, two or more; VCR has four."
         ),
     ] = Field(description="Two or more.")
     rationales: Annotated[
         interface.Texts,
-        interface.Form("Reasons, one a line, or none", option="rationale", help=RATIONALE_HELP),
+        interface.Form("Reasons, one per line, or none", option="rationale", help=RATIONALE_HELP),
     ] = Field(default=(), description="Two or more reasons, or none.")
 
 
@@ -369,7 +369,7 @@ VCR = TaskSpec(
         verb="choose",
         help=TASK_VERBS["choose"].help,
         words=interface.InterfaceWords(
-            does="chooses among answers, and the reason",
+            does="chooses an answer to a question, and its reason",
             example='print(model.choose("photo.jpg", "what is it doing?", ["it sleeps", "it runs"]).answer)',
         ),
         request=ChooseRequest,

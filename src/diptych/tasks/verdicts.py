@@ -32,7 +32,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The settings, scoring and baselines of a task that classifies sentences. Its `TaskSpec` is made from them."""
+    """The settings, scoring and baselines of a task that classifies sentences. The task's `TaskSpec` uses them."""
 
     task: str  # name of the task and of its model head
     noun: str  # name of the sentences, in the plural, such as "statements"
@@ -93,7 +93,7 @@ class Verdicts:
         right = [float(np.mean([guess == word for guess, word in zip(some, words, strict=True)])) for some in given]
         majority = float(np.mean([rule.overall == word for word in words]))
         better, about = stronger(
-            right[0], right[1], "the most frequent class in training of sentences with the same first words"
+            right[0], right[1], "the most frequent training class of sentences with the same first words"
         )
         labels = {code: label for label, code in codes.items()}
         usual = self.word(labels[rule.overall])

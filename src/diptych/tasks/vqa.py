@@ -153,7 +153,7 @@ def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) 
         overall = by_kind.pop("all")
         shares = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in by_kind.items())
         often = "once" if rule.at_least == 1 else f"{rule.at_least} times"
-        usual = f"the most frequent answer by first words (the most that occur at least {often} in training)"
+        usual = f"the most frequent answer by first words (the longest that occur at least {often} in training)"
         better, about = stronger(blind["all"], learnt["all"], usual)
         blind, predicted = (learnt if better else blind), given[better]
         notes += [
@@ -193,9 +193,9 @@ def score_vqa(
         interval = bootstrap_interval(rows_by_picture(right[chosen], [pictures[at] for at in chosen]))
         scores.append(baselines.score(name, interval, known))
     listed = ", ".join(f"{words} {count:,}" for words, count in usual.items())
-    by_words = [f"questions by their first two words, where they are {FEWEST} or more: {listed}"] if usual else []
-    first = "intervals: 95%, 1,000 bootstrap draws of images, each with all its questions"
-    left_out = [f"left out, as they have no answers: {counted(unanswered, 'questions')}"] if unanswered else []
+    by_words = [f"number of questions by their first two words, from {FEWEST} questions: {listed}"] if usual else []
+    first = "intervals: 95%, 1,000 bootstrap resamples of images, each with all its questions"
+    left_out = [f"left out because they have no answers: {counted(unanswered, 'questions')}"] if unanswered else []
     notes = (first, *left_out, *rule_notes(questions), *by_words, *baselines.notes)
     return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes)
 
@@ -248,7 +248,7 @@ def _outside(task: Task, records: TrainingRecords) -> Iterator[str]:
         yield f"{len(questions) - len(answered)} of {len(questions)} questions are left out: they have no answers"
     outside = [question for question in answered if not task.answers.scores(question.answers)]
     if outside:
-        fate = "are left out" if task.form == "softmax" else "train wrong answers only"
+        fate = "are left out" if task.form == "softmax" else "train with every answer as wrong"
         yield (
             f"{len(outside)} of {len(questions)} questions {fate}: the model's list has none of their answers "
             f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"
@@ -262,9 +262,9 @@ class VqaObjectives(SeenClasses):
     kind: Literal["vqa"] = "vqa"
     """Kind of objectives."""
     form: AnswerForm = "binary"
-    """How answers are learnt: each by itself (binary), or against each other (softmax)."""
+    """Loss: a sigmoid for each answer (binary), or a softmax over all answers."""
     masks_a_word: bool = False
-    """Whether a word of each question is masked in training (Unified VLP's code, vqa_mask_one)."""
+    """Mask one word of each question in training (Unified VLP's code, vqa_mask_one)."""
 
     @property
     def answer_form(self) -> AnswerForm:
@@ -291,7 +291,7 @@ class GivenAnswer(interface.TaskAnswer):
     question: str
     answer: str
     probability: float
-    others: tuple[OtherAnswer, ...] = Field(description="The next likeliest.")
+    others: tuple[OtherAnswer, ...] = Field(description="The next likeliest answers.")
     shown: str | None = None
     explanation: interface.Explanation | None = None
 
@@ -351,7 +351,7 @@ def _view(_: AskRequest, message: GivenAnswer) -> interface.PageView:
 
 def _answer_limit(task: Task) -> str:
     assert isinstance(task, Vqa)
-    return f"It answers with one of {len(task.answers.names):,} answers, and never that it does not know."
+    return f"It always gives one of {len(task.answers.names):,} answers, even if none of them is right."
 
 
 VQA = TaskSpec(

@@ -116,7 +116,7 @@ def extract(
             write_atomically(folder / FAILURES, "".join(f"{line}\n" for line in lines).encode())
     if not result.written and not result.already_there:
         reason = next(iter(result.failed.values()), "there are no records")
-        raise DataError(f"no record was extracted to {folder}: {len(result.failed)} failed; mend the first: {reason}")
+        raise DataError(f"no record was extracted to {folder}: {len(result.failed)} failed; fix the first: {reason}")
     return result
 
 
@@ -283,18 +283,18 @@ def _opened(records: Iterator[Record], threads: int, ahead: int) -> Iterator[Ope
 
 
 def _misplaced(record: Record) -> DataError | None:
-    """Return the error of a record whose image, of which only the header is read, has another shape than its boxes."""
+    """Return the error if the record's boxes do not fit the shape of its image, else None. Only the header is read."""
     if record.image is None or record.size is None or not record.marked("box"):
         return None
     try:
         wrong = misplaced_boxes(record, picture_size(record.image))
-    except DataError:  # there is no such image, which is not needed
+    except DataError:  # the image is missing, but the detector does not need it
         return None
     return None if wrong is None else DataError(wrong, key=record.key)
 
 
 def _opened_by_processes(records: Iterator[Record], count: int, processes: int) -> Iterator[Opened]:
-    """Open images in other processes, `count` records per call: threads of one process are too slow for a GPU."""
+    """Open images in other processes, `count` records per call. Threads of one process would be too slow for a GPU."""
     pieces = iter(lambda: list(islice(records, count)), [])
     with closing(map_in_processes(_open_each, pieces, processes)) as work:
         for opened in work:
@@ -328,11 +328,11 @@ def _open(record: Record) -> Opened:
 
 
 def misplaced_boxes(record: Record, size: tuple[int, ...]) -> str | None:
-    """Return why the record's boxes are in other places of an image of `size` (width, height), else None."""
+    """Return why the record's boxes do not fit an image of `size` (width, height), or None if they fit."""
     declared, (width, height) = record.size, size
     if declared is None or same_shape(declared, (width, height)) or not record.marked("box"):
         return None
-    turned = ", as if it was turned" if same_shape(declared[::-1], (width, height)) else ""
+    turned = ", as if it were rotated" if same_shape(declared[::-1], (width, height)) else ""
     return (
         f"the data has boxes for an image of {declared[0]} x {declared[1]} pixels, but it is {width} x {height}"
         f"{turned}; correct `width` and `height` and the boxes"

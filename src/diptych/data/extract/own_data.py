@@ -67,7 +67,7 @@ def extract_regions(
         rate = given.bytes_read / max(perf_counter() - started, 1e-9)
         tell(console, f"{_bytes(given.bytes_read)} of features converted, {_bytes(rate)}/s")
     if given is not None and not skip_bad:
-        where = f"{given.folder} ({folder} keeps what was read): "
+        where = f"{given.folder} ({folder} keeps the regions already read): "
         refuse_many(len(given.damaged), len(records), list(given.damaged.values()), where)
     return done
 
@@ -144,7 +144,8 @@ def store_of(
 def _detector_or_features(detector: str | None, features: Path | None, records: Sequence[Record]) -> Detector:
     """Open the detector, or the precomputed `features` if they are given.
 
-    Raises RecipeError if both could give regions.
+    With `features`, `detector` may also be a model that was trained on precomputed regions. Raises RecipeError for any
+    other detector with `features`.
     """
     if features is None:
         assert detector is not None
@@ -169,7 +170,7 @@ def named_data(given: Sequence[str]) -> Path | dict[str, Path]:
 
 
 def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
-    """Raise an error if `out` is a folder inside `data`, or a store that was extracted from other content of `data`."""
+    """Raise an error if `out` is inside `data`, or is a store that was extracted from an earlier version of `data`."""
     refuse_inputs(out, [data])
     if (out / INDEX).is_file():
         _same_words(Store(out), records, data, whole=False)
@@ -178,8 +179,8 @@ def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
 def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool) -> None:
     """Raise DataError if a record of the store has other texts or another split in `records`.
 
-    With `whole`, every record of the store must be in `records`. Otherwise the store may have more records, and other
-    images of the same name, which extraction reports.
+    With `whole`, every record of the store must be in `records`. Otherwise the store may have more records. It may also
+    have another image under the same key, which extraction reports.
     """
     wanted = {record.key: record for record in records}
     for there in iterate(store):

@@ -2,6 +2,6 @@
 
 `table.FORMATS` lists the formats, and `public.SETS_KNOWN` the files of public data sets. `manifest` reads a data set
 that consists of several files. A reader is a function `read(wanted, *files)` that returns a list of `Record`s. For a
-faulty file it raises a `DataError` with the place and how to correct it. `parsing.combined` merges the records of the
-same image from several files.
+faulty file it raises a `DataError` with the location and how to correct it. `parsing.combined` merges the records of
+the same image from several files.
 """

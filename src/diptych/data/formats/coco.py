@@ -37,14 +37,14 @@ class CocoImage(Struct):
     width: Side | None = None  # files of captions may lack the size
     height: Side | None = None
     relations: list[tuple[int, Text, int]] = []
-    split: Words | None = None  # some files name it, such as those of Karpathy's splits
+    split: Words | None = None  # present in some files, such as Karpathy's splits
 
     @property
     def size(self) -> tuple[int, int] | None:
         return None if self.width is None or self.height is None else (self.width, self.height)
 
     def box(self, corners: Corners, where: str, skips: Skips) -> Box:
-        """Return [left, top, width, height] in pixels as [x1, y1, x2, y2] in fractions of the image."""
+        """Convert [left, top, width, height] in pixels to [x1, y1, x2, y2] in fractions of the image."""
         if self.size is None:
             refuse(where, "a box of an image without size", "the image's `width` and `height`")
         return box_of(corners, *self.size, where, skips.add)
@@ -61,7 +61,7 @@ class _Instance(Struct):
     image_id: int
     category_id: int
     bbox: Corners
-    attributes: dict[str, Any] = {}  # texts are read, which Storybook writes, as it does `visible`
+    attributes: dict[str, Any] = {}  # only texts are read; Storybook writes them, and `visible`
     visible: Number = 1.0
     iscrowd: Literal[0, 1] = 0
 
@@ -108,7 +108,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
 
     def name(kind: _Category, value: JsonValue) -> None:
         if (earlier := kinds.setdefault(kind.id, kind.name)) != kind.name:
-            value.refuse(f"{kind.id} for {kind.name!r}", f"an id of its own, as {earlier!r} has this one", "id")
+            value.refuse(f"{kind.id} for {kind.name!r}", f"an id that {earlier!r} does not have", "id")
 
     skips.each(categories, _Category, name)
     objects: dict[int, list[Object]] = {number: [] for number in images.by_id}
@@ -129,7 +129,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
     def fields(image: CocoImage) -> dict[str, Any]:
         things, relations = tuple(objects[image.id]), tuple(image.relations)
         if relations and len(things) < annotated[str(image.id)]:
-            skips.add("relations of images with things left out", images.places[image.id], len(relations))
+            skips.add("relations of images with objects that were left out", images.places[image.id], len(relations))
             relations = ()  # the indices would refer to other objects
         for at, (subject, _, other) in enumerate(relations):
             if wrong := [end for end in (subject, other) if not 0 <= end < len(things)]:
@@ -143,7 +143,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
 
 
 class CocoImages:
-    """The images of a COCO file by id, and the place of each in the file. Repeated ids and names are skipped."""
+    """The images of a COCO file by id, and the location of each in the file. Repeated ids and names are skipped."""
 
     def __init__(self, listed: JsonValue, skips: Skips) -> None:
         self.by_id: dict[int, CocoImage] = {}
@@ -176,7 +176,7 @@ class CocoImages:
 
         def record(image: CocoImage) -> Record:
             own: dict[str, Any] = {"size": image.size, "image_id": image_id_of(image.file_name, image.id)}
-            key = image.file_name if keys[key_of_name(image.file_name)] > 1 else None  # for a.jpg and a.png
+            key = image.file_name if keys[key_of_name(image.file_name)] > 1 else None  # a.jpg and a.png
             where = self.places[image.id]
             split = named_split(wanted, image.split, where)
             return wanted.record(image.file_name, where, key=key, split=split, **own, **fields(image))

@@ -34,11 +34,13 @@ def _columns(table: Source) -> tuple[int, int] | None:
 
 
 def read(wanted: Wanted, table: Source) -> list[Record]:
-    """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M: one record per line except a header.
+    """Read lines `caption TAB url`, or `url TAB caption` as in Conceptual 12M. Return one record per line.
 
-    A column `split` names the split. Other columns are ignored, such as labels. A key is `NAME/NUMBER`: the file's name
-    without its suffix, and the line's index from 0. Nothing is downloaded. An image must be in the folder of images, at
-    the path that equals its URL.
+    A header is not a record.
+
+    The split comes from a column `split`, if there is one. Other columns, such as labels, are ignored. A key is
+    `NAME/NUMBER`: the file's name without its suffix, and the line's index from 0. Nothing is downloaded. An image must
+    be in the folder of images, at the path that equals its URL.
     """
     columns = _columns(table)
     head = first_line(table.path)[0] if columns is not None else None

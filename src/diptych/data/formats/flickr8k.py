@@ -35,9 +35,9 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
         if not name or words is None:
             raise DataError(f"{where}: expected {_WANTED[from_kaggle]}; correct the line")
         if PurePath(name).suffix.lower() not in ENDINGS:
-            skips.add("captions of files whose names are not those of images", where)
+            skips.add("captions of files that are not images", where)
         elif splits and name not in splits:
-            skips.add("captions of pictures that are in no list of a split", where)
+            skips.add("captions of images that are in no split's list", where)
         elif not words:
             skips.add("empty captions", where)
         else:
@@ -47,7 +47,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
 
     def check_listed(name: str) -> None:
         if name not in captions:
-            raise DataError(f"{path}: found no caption of {name}, which a split's list has; download all files again")
+            raise DataError(f"{path}: found no caption of {name}, which is in a split's list; download all files again")
 
     each_line(path, skips, take)
     skips.every(splits, check_listed, "listed image")

@@ -41,23 +41,23 @@ def drawn_split(key: str, seed: int) -> str:
 
 
 def usual_split(name: str) -> str:
-    """Return the usual name of a split, such as val for `Validation `; another name without spaces at its ends."""
+    """Return the usual name of a split, such as val for `Validation `. Other names only lose spaces at their ends."""
     plain = name.strip()
     return SYNONYMS.get(plain.lower(), plain.lower() if plain.lower() in SHARES else plain)
 
 
 def with_usual_splits(records: Iterable[Record], skips: Skips) -> list[Record]:
-    """Give splits their usual names, and count the records in `skips`. A split `dev` next to a split `val` is kept."""
+    """Give splits their usual names, and count the renamed records in `skips`. `dev` is kept if `val` exists too."""
     records = list(records)
     names = {record.split for record in records}
     usual = {name: usual_split(name) for name in names}
     for name, wanted in usual.items():
         if name.strip().lower() in SYNONYMS and wanted in names:
             usual[name] = name
-            skips.add(f"two splits of one meaning, {name!r} and {wanted!r} (both kept)", wanted)
+            skips.add(f"two names of the same split, {name!r} and {wanted!r} (both kept)", wanted)
     for record in records:
         if (wanted := usual[record.split]) != record.split:
-            skips.add(f"pictures of the split {record.split!r} (read as {wanted!r})", record.key)
+            skips.add(f"images of the split {record.split!r} (read as {wanted!r})", record.key)
     return [r if usual[r.split] == r.split else replace(r, split=usual[r.split]) for r in records]
 
 
@@ -66,11 +66,11 @@ class Wanted:
     """Options of a reader, such as the folder of the images, or the split of files that do not name a split."""
 
     pictures: Path | Pictures | None = None  # None: image files are not needed
-    split: str | None = None  # None: drawn for each image with `seed`
+    split: str | None = None  # None: drawn at random for each image, with `seed`
     seed: int = 0
     skips: Skips = field(default_factory=Skips)  # counts entries that are left out
     crowds: bool = False  # keep COCO's crowd boxes (`iscrowd`)
-    drawn: set[str] = field(default_factory=set)  # keys of records whose split was drawn
+    drawn: set[str] = field(default_factory=set)  # keys of records whose split was drawn at random
 
     def split_of(self, key: str) -> str:
         if self.split is None:
@@ -78,15 +78,15 @@ class Wanted:
         return self.split or drawn_split(key, self.seed)
 
     def note_drawn(self, records: Sequence[Record], name: str) -> None:
-        """Count images with a drawn split, if other images or the file's name have a split."""
+        """Count the images with a random split in `skips`, if other images or the file's name state a split."""
         drawn = [record for record in records if record.key in self.drawn]
         if drawn and len(drawn) < len(records):
-            reason = "images without a split, next to images with one (theirs is drawn)"
+            reason = "images without a split, in data with splits (a random split is used)"
             self.skips.add(reason, drawn[0].key, len(drawn))
         named = {usual_split(one) for one in _NAMED.findall(name)}
         split = named.pop() if len(named) == 1 else None
         if split and (other := [record.key for record in drawn if record.split != split]):
-            reason = f"images drawn into other splits than the {split!r} of the file's name (set the split to keep it)"
+            reason = f"images in random splits, though the file's name has {split!r} (set the split to use that)"
             self.skips.add(reason, other[0], len(other))
 
     def records(self, images: Iterable[Item], made: Callable[[Item], Record]) -> list[Record]:
@@ -113,22 +113,22 @@ class Wanted:
 
 
 def named_split(wanted: Wanted, split: str | None, where: str) -> str | None:
-    """Return the split that an entry of a file names, else the one that the caller gave, else None."""
+    """Return the split that an entry of a file names. If it names none, return the caller's split (or None)."""
     named = (split or "").strip() or None
     if named and wanted.split and usual_split(named) != usual_split(wanted.split):
-        wanted.skips.add(f"entries that name another split than the given {wanted.split!r} (theirs is used)", where)
+        wanted.skips.add(f"entries whose split is not the given {wanted.split!r} (the entry's split is used)", where)
     return named or wanted.split
 
 
 def once_split(splits: dict[str, str | None], wanted: Wanted, image: str, split: str | None, value: JsonValue) -> None:
-    """Add the split that an entry names for its image. Refuse another one than that of an earlier entry."""
+    """Store the split that an entry names for its image. Raises DataError if an earlier entry named another split."""
     named = named_split(wanted, split, value.where())
     if named and (earlier := splits.setdefault(image, named)) != named:
         value.refuse(f"`{named}`", f"`{earlier}`, the split of an earlier entry with {image}", "split")
 
 
 def files_of(records: Iterable[Record]) -> Iterator[Path]:
-    """Yield the files that hold the records' images: both of a pair, and the archive of a member."""
+    """Yield the files that hold the records' images: both files of a pair; for an image in an archive, the archive."""
     for image in (record.image for record in records if record.image is not None):
         for one in beside(image) or (image,):
             inside = archive_of(one)
@@ -136,7 +136,7 @@ def files_of(records: Iterable[Record]) -> Iterator[Path]:
 
 
 def note_unread(skips: Skips, folder: Path, taken: Container[Path], pictures: str) -> None:
-    """Count the files in a folder that are not in `taken`, by their ending; images under the reason `pictures`."""
+    """Count a folder's files that are not in `taken`, by suffix. Images are counted under the reason `pictures`."""
     for inner, folders, files in os.walk(folder):
         folders[:] = sorted(one for one in folders if not one.startswith("."))
         for path in (Path(inner, name) for name in sorted(files) if not name.startswith(".")):
@@ -171,14 +171,14 @@ class ByImage(Generic[Item]):
         return wanted.records(self, lambda one: made(*one))
 
     def __iter__(self) -> Iterator[tuple[Any, tuple[Item, ...], str]]:
-        """Yield each image's name or number, its items, and the place of its first item."""
+        """Yield each image's name or number, its items, and the location of its first item."""
         for image, (where, items) in self._groups.items():
             yield image, tuple(items), where
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file or folder, with properties of its first entries that show its format."""
+    """A file or folder, with the properties from which its format is recognised."""
 
     path: Path
 
@@ -202,7 +202,7 @@ class Source:
 
     @cached_property
     def names(self) -> dict[str, None]:
-        """The keys of a JSON value, and those of the first entries of its lists, in order.
+        """The keys of a JSON value, and the keys of the first entries of its lists, in order.
 
         For other files, the column names.
         """
@@ -228,21 +228,21 @@ class Source:
             raise
 
     def has(self, *names: str, ending: str = ".json") -> bool:
-        """Return True if the file (or its first line, if `ending` is ".jsonl") is a JSON object with these names."""
+        """Return True if the file (or its first line, if `ending` is ".jsonl") is a JSON object with these keys."""
         if ending == ".jsonl" and self.is_lines:
             with suppress(DataError):
                 return _is_object(parsed_line(self.path, *names).value, names)
         return _is_object(self._value(ending), names)
 
     def values_have(self, *names: str) -> bool:
-        """Return True if the file is a JSON object and one of its first values is an object with these names."""
+        """Return True if the file is a JSON object and one of its first values is an object with these keys."""
         value = self._value()
         return isinstance(value, dict) and _any_has(value.values(), names)
 
     def first_has(self, name: str, list_of: str = "") -> bool:
-        """Return True if one of the first objects of the file's JSON list has `name`.
+        """Return True if one of the first objects of the file's JSON list has the key `name`.
 
-        With `list_of`, the file is an object that has the list under that name.
+        With `list_of`, the file is an object that has the list under the key `list_of`.
         """
         value = self._value()
         if list_of:
@@ -267,26 +267,29 @@ class Format:
     read: Callable[..., list[Record]]  # called as read(wanted, *sources), in the order of `files`
     files: tuple[str, ...] = ("file",)  # content of each file, as shown in a manifest's example
     least: int = 1  # number of files that are required
-    # Suffixes of the file (by default .json) and names in its first entries. They are used to suggest formats for an
+    # Suffixes of the file (by default .json) and keys of its first entries. They are used to suggest formats for an
     # unknown file. Formats of folders have neither.
     endings: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
     def records(self, wanted: Wanted, *sources: Source) -> list[Record]:
-        """Read the records. Images with a drawn split are counted where the data names splits."""
+        """Read the records. Images with a random split are counted if the data names splits for other images."""
         records = self.read(wanted := replace(wanted, drawn=set()), *sources)
         file = sources[0].path
         wanted.note_drawn(records, file.stem if file.is_file() else "")
         return records
 
     def lacks(self, ending: str, names: Iterable[str]) -> list[str]:
-        """Return what a file with this suffix and these names lacks of the format: required names, and the suffix."""
+        """Return what a file lacks to have this format: missing keys, and the format's suffixes if it has none of them.
+
+        `ending`: the file's suffix. `names`: its keys.
+        """
         endings = self.endings or JSON[:1]
         return [name for name in self.names if name not in names] + [" or ".join(endings)] * (ending not in endings)
 
 
 def one_of(formats: dict[str, Format], source: Source) -> tuple[str, Format] | None:
-    """Return the name and the first format that fits the source; None if no format fits."""
+    """Return the first format that fits the source, as (name, format). Return None if no format fits."""
     return next(((name, one) for name, one in formats.items() if one.fits(source)), None)
 
 
@@ -308,10 +311,10 @@ def _packed(path: Path) -> str | None:
     with path.open("rb") as file:
         head = file.readline(10_000)
     if not head:
-        return f"{path} is empty; write it anew, or download it again"
+        return f"{path} is empty; write it again, or download it again"
     for mark, name in ((b";", "semicolons"), (b"|", "bars (|)")):
         if path.suffix.lower() == ".csv" and mark in head and b"," not in head:
-            return f"{path} has columns separated by {name}; expected commas: export it anew, or replace them"
+            return f"{path} has columns separated by {name}; expected commas: export it again, or replace them"
     return next((f"{path} {what} {path}" for magic, what in _PACKED.items() if head.startswith(magic)), None)
 
 

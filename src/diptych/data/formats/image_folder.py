@@ -27,7 +27,7 @@ from diptych.data.formats.values import JsonValue, Words, listed_texts, refuse
 
 NAMES = ("metadata.jsonl", "metadata.csv")  # all that exist are read
 CSV = ".csv"
-MOST_LINES = 100  # limit of the lines of a csv row: after an unclosed quote, only the first line is skipped
+MOST_LINES = 100  # maximum number of lines of a csv row; if a quote is not closed, only the first line is skipped
 CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of these columns is read
 _NUMBER = re.compile(r"[-_. ]?\d+$")  # such as the year in test2017
 
@@ -46,19 +46,19 @@ def fits(source: Source) -> bool:
 
 @dataclass
 class _Read:
-    """What the rows of all tables have."""
+    """Data collected from the rows of all tables."""
 
     here: Wanted
     captions: ByImage[tuple[str, Path]] = field(default_factory=ByImage[tuple[str, Path]])  # with the captions' tables
-    splits: dict[str, str | None] = field(default_factory=dict)  # of images whose rows name a split
+    splits: dict[str, str | None] = field(default_factory=dict)  # image -> split, if its row names one
     named: set[str] = field(default_factory=set)  # names of all images with a row
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
     """Read one record per image; the key is the image's path in the folder.
 
-    A column `split`, else a subfolder such as `train`, names the split. Files of the folder that are not read, and
-    images without a row, are counted in `wanted.skips`.
+    The split comes from a column `split`, or else from a subfolder such as `train`. Files of the folder that are not
+    read, and images without a row, are counted in `wanted.skips`.
     """
     whole = source.path.is_dir()
     root = source.path if whole else source.path.parent
@@ -74,7 +74,7 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     records = rows.captions.records(here, partial(_record, rows))
     if whole:
         taken = {*listed, *(root / name for name in rows.named), *files_of(records)}
-        note_unread(here.skips, root, taken, "pictures without a row in a table (not read)")
+        note_unread(here.skips, root, taken, "images without a row in a table (not read)")
     return records
 
 
@@ -82,21 +82,21 @@ def _record(rows: _Read, name: str, given: tuple[tuple[str, Path], ...], where: 
     here, first = rows.here, dict[str, Path]()
     captions = tuple(text for text, table in given if first.setdefault(text, table) == table)
     if len(captions) < len(given):
-        here.skips.add("captions that two tables have (kept once)", where, len(given) - len(captions))
+        here.skips.add("captions that are in two tables (kept once)", where, len(given) - len(captions))
     named, inner = rows.splits.get(name), None if here.split else _split_of(name, here.skips)
     if named and inner and usual_split(named) != inner:
-        here.skips.add("entries that name another split than their folder (theirs is used)", where)
+        here.skips.add("entries whose split is not that of their folder (the entry's split is used)", where)
     split = named or here.split or inner
     return here.record(name, where, key=name, split=split, captions=captions)
 
 
 def _split_of(name: str, skips: Skips) -> str | None:
-    """Return the split that a folder in an image's path names, the outermost if several do: test2017 is `test`."""
+    """Return the split named by a folder in an image's path, such as `test` for test2017; the outermost one counts."""
     for folder in name.split("/")[:-1]:
         if (split := usual_split(folder)) in SHARES:
             return split
         if (split := usual_split(_NUMBER.sub("", folder))) in SHARES:
-            skips.add(f"pictures of the folder {folder[:40]!r} (read as the split {split!r})", name)
+            skips.add(f"images of the folder {folder[:40]!r} (read as the split {split!r})", name)
             return split
     return None
 
@@ -137,7 +137,7 @@ def _take(rows: _Read, table: Path, folder: Path, value: JsonValue) -> None:
     captions = next((line[one] for one in CAPTIONS if one in line), None)
     captions = [captions] if isinstance(captions, str) else captions
     if not isinstance(given, str) or not given.strip():
-        value.refuse("a line without `file_name`", "the image's name in it")
+        value.refuse("a line without `file_name`", "the image's name as `file_name`")
     rows.named.add(name := (folder / given).as_posix())
     if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
         value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(CAPTIONS)}")

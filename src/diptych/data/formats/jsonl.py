@@ -120,7 +120,7 @@ class _Rationales(Struct):
 
 
 _TEXT: Any = values.Words
-MEANT = {"set", "subset", "partition"}  # other names of `split`
+MEANT = {"set", "subset", "partition"}  # keys that users may write instead of `split`
 KINDS = ("captions", "question", "expression", "statement", "label", "objects", "more")
 
 
@@ -136,7 +136,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
 
     def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
-        name = names.setdefault(os.path.normpath(line.image), line.image)  # ./a.jpg is a.jpg
+        name = names.setdefault(os.path.normpath(line.image), line.image)  # ./a.jpg and a.jpg are equal
         split = (line.split or "").strip() and line.split
         new = set[str]() if split else value.value.keys() - keys - {"split"}
         if close := [*sorted(new & MEANT), *get_close_matches("split", new, 1, 0.75)]:
@@ -172,7 +172,7 @@ class _LineReader:
 
     skips: Skips
     folder: Path  # folder of the JSON lines
-    lost: set[str] = field(default_factory=set)  # images with an invalid object: tags such as [3] cannot be checked
+    lost: set[str] = field(default_factory=set)  # images with an invalid object; their tags, such as [3], are unchecked
     question_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))
     choice_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))  # of questions with `choices`
 
@@ -198,7 +198,7 @@ class _LineReader:
                 try:
                     record = add(record, value)
                 except Unreadable:  # extraction reports the image
-                    self.skips.add("boxes on pictures that cannot be read", value.where())
+                    self.skips.add("boxes on images that cannot be read", value.where())
         if "label" in line:
             made, there = value.read(_Labelled), record.more.get(CLASSIFY, ())
             item = TaskItem(f"{record.key}/{len(there)}", made.text, (str(made.label),))
@@ -268,7 +268,7 @@ class _LineReader:
         more, tasks = value.inner("more"), dict[str, tuple[TaskItem, ...]]()
         for name in more.read(dict[str, Any]):
             if name in WORDED:
-                value.refuse(f"`{name}` in `more`", "this field outside `more`, and only tasks of other names in it")
+                value.refuse(f"`{name}` in `more`", "this field outside `more`, and only other tasks in it")
             first = len(record.more.get(name, ()))
             keys = (f"{record.key}/{first + at}" for at in itertools.count())
 

@@ -99,7 +99,7 @@ def _pictures(entry: JsonValue, folder: Path, given: Path | Pictures | None, nee
 
 
 def _paths(entry: JsonValue, folder: Path) -> list[tuple[Path, JsonValue]]:
-    """Return the path or paths in an entry, each with its place in the manifest."""
+    """Return the path or paths in an entry, each with its location in the manifest."""
     named = entry.items() if isinstance(entry.value, list) else [entry]
     return [(folder / one.read(_Name), one) for one in named]
 
@@ -143,7 +143,7 @@ def _same_keys(records: list[Record]) -> list[Record]:
 
 
 def _of_one_shape(records: Iterable[Record]) -> Iterator[Record]:
-    """Yield the records. Raise DataError for an image with sizes of two shapes, as its boxes would be misplaced."""
+    """Yield the records. Raise DataError if two files give an image sizes of different shape, which misplaces boxes."""
     sizes: dict[str, tuple[int, int]] = {}
     for record in records:
         size = record.size
@@ -178,13 +178,13 @@ def _keys_of_their_own(records: list[Record]) -> list[Record]:
 
 
 def _with_images(records: list[Record], skips: Skips, path: Path) -> list[Record]:
-    """Return the records, without those whose image file is missing, which are counted in `skips`."""
+    """Return the records whose image file exists. The other records are counted in `skips`."""
     there = []
     for record in records:
         if record.image is None or is_there(record.image):
             there.append(record)
         else:
-            skips.add("pictures that are not there", str(record.image))
+            skips.add("missing images", str(record.image))
     if records and not there:
         raise DataError(
             f"{path}: found none of the {len(records)} images that it names (the first: {records[0].image}); download "

@@ -32,7 +32,7 @@ class Skips:
 
     allowed: bool = False
     counts: dict[str, int] = field(default_factory=dict)
-    places: dict[str, list[str]] = field(default_factory=dict)  # reason -> the first NAMED places
+    places: dict[str, list[str]] = field(default_factory=dict)  # reason -> the first NAMED locations
     _read: dict[str, list[int]] = field(default_factory=dict)  # kind -> [number of invalid entries, of all]
 
     @property
@@ -47,8 +47,8 @@ class Skips:
     def every(self, items: Iterable[V], take: Callable[[V], T], kind: str) -> list[T]:
         """Return `take(item)` for each item.
 
-        If `take` raises a DataError, the item is skipped and counted, with its place. `kind` names the items in errors,
-        such as "line". Raises the first of these errors if no item is left.
+        If `take` raises a DataError, the item is skipped and counted with its location. `kind` names the items in
+        errors, such as "line". Raises the first of these errors if no item is left.
         """
         kept, errors, bad, number = list[T](), list[DataError](), 0, 0
         for number, item in enumerate(items, start=1):  # noqa: B007  the last number is the count
@@ -133,7 +133,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=Ambiguous.unless_once)
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Turn off garbage collection in a `with` block: it is slow while millions of objects are created."""
+    """Turn off garbage collection in a `with` block, because it is slow while millions of objects are created."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -219,7 +219,7 @@ def each_line(path: Path, skips: Skips, take: Callable[[str, str], T]) -> list[T
 
 
 def each_json_line(path: Path, skips: Skips, take: Callable[[JsonValue], T]) -> list[T]:
-    """Return `take(value)` for each JSON line. If a crash joined a cut line to the next line, the next line is read."""
+    """Return `take(value)` for each JSON line. If a crash joined a truncated line to the next one, the next is read."""
 
     def one(line: str, where: str) -> T:
         try:
@@ -262,7 +262,7 @@ def first_lines(path: Path, most: int = LOOKED_AT) -> list[str]:
 
 
 def parsed_line(path: Path, *names: str) -> JsonValue:
-    """Return the first JSON line that has all these names (LOOKED_AT lines are read), else the first line."""
+    """Return the first JSON line that has all these keys, else the first line. At most LOOKED_AT lines are searched."""
     for line in first_lines(path) if names else ():
         with suppress(DataError):
             value = parse_value(line, path.name)
@@ -273,7 +273,7 @@ def parsed_line(path: Path, *names: str) -> JsonValue:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Folders of images, many of which may be missing.
+    """Folders of images. Many of the images may be missing.
 
     If `wanted` is True, the record of a missing image has the path where the image was expected. If `wanted` is False,
     that record has no image.
@@ -301,12 +301,12 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
             with suppress(OSError):  # a name too long for the file system
                 if is_there(f"{one}/{form}"):  # a `Path` for each of many names is slow
                     if form is not name and skips is not None:
-                        skips.add("picture names in another Unicode form, or with \\ for / (found and read)", where)
+                        skips.add("image names in another Unicode form, or with \\ for / (found and read)", where)
                     return one / form
     if isinstance(folder, Pictures):
         return folders[0] / name if folder.wanted else None
     missing = f"{folder / name}"
-    missing = missing if len(missing) <= SHOWN else f"{missing[:SHOWN]}..."  # such as a row of numbers
+    missing = missing if len(missing) <= SHOWN else f"{missing[:SHOWN]}..."  # the name may be a long row of numbers
     raise DataError(f"{where}: found no image {missing}; download it, or pass the images' folder with --images")
 
 
@@ -322,7 +322,7 @@ class Once:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self.seen: dict[Any, str] = {}  # value -> its place
+        self.seen: dict[Any, str] = {}  # value -> its location
 
     def check(self, value: object, where: str) -> None:
         if value in self.seen:
@@ -334,7 +334,7 @@ class Once:
 
     @contextmanager
     def of(self, value: object, where: str) -> Iterator[None]:
-        """Check a value, then read its entry in the `with` block. If that fails, the value may occur again."""
+        """Check a value, then run the `with` block, which reads its entry. If this fails, the value may occur again."""
         self.check(value, where)
         try:
             yield

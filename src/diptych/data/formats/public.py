@@ -123,7 +123,7 @@ def describe_folder(name: str, root: Path) -> str:
     layout = PublicLayout.of(name, root)
     lines = [f"there    {path}" for path in layout.there.values()]
     lines += [f"missing  {root / piece.line}" for piece in layout.missing]
-    return "\n".join([*lines, f"to write a manifest of what is there: --out {name}.json"])
+    return "\n".join([*lines, f"to write a manifest of these files: --out {name}.json"])
 
 
 def _path_of(piece: Piece, root: Path) -> Path | None:

@@ -30,7 +30,7 @@ def write_set(name: str, root: Path, out: Path, console: Console, skip_bad: bool
     splits = Counter(record.split for record in records)
     there = sum(record.image is not None for record in records)
     lines = [f"{out}: {', '.join(f'{split} {count:,}' for split, count in splits.items())}"]
-    lines.append(f"{there:,} of {len(records):,} pictures are there")
+    lines.append(f"{there:,} of {len(records):,} images exist")
     words: Counter[str] = Counter()
     for record in records:
         words.update({name: len(items) for name, items in record.words().items()})

@@ -113,9 +113,9 @@ class _Expressions:
             self._add(image, image.box(corners, value.where("bbox"), self._wanted.skips), value.inner("sentences"))
 
     def _check_split(self, number: int, split: str, value: JsonValue) -> None:
-        """Remember the first image that is in two splits.
+        """Store the first ref whose image is also in another split.
 
-        `records` then raises an error for the whole file, instead of skipping a ref.
+        `records` then raises an error for the whole file, instead of skipping this ref.
         """
         if (earlier := self._splits.setdefault(number, split)) != split and self._mixed is None:
             self._mixed = value, f"a ref of split {split!r} on an image with refs of {earlier!r}"
@@ -130,7 +130,7 @@ class _Expressions:
 
     def records(self) -> list[Record]:
         if self._mixed is not None:
-            one_split = "one split for each image; of RefCOCOg, use the umd splits instead of the google split"
+            one_split = "one split for each image; for RefCOCOg, use the umd splits instead of the google split"
             self._mixed[0].refuse(self._mixed[1], one_split)
 
         def record(number: int, items: tuple[Expression, ...], where: str) -> Record:

@@ -1,4 +1,4 @@
-"""Read the folder that `diptych storybook write` makes, whose files have the formats of public data sets."""
+"""Read a folder that `diptych storybook write` made. Its files have the formats of public data sets."""
 
 from pathlib import Path
 

@@ -64,7 +64,7 @@ def _mined(wanted: Wanted, folder: Source) -> list[Record]:
 
 def _pictures(wanted: Wanted, folder: Source) -> list[Record]:
     images = find_pictures(folder.path)
-    note_unread(wanted.skips, folder.path, set(images), "pictures (not read)")
+    note_unread(wanted.skips, folder.path, set(images), "images (not read)")
     if not images:
         raise DataError(f"no images in {folder.path}; expected some, or a file of a known format; {LIST_THEM}")
     # Bytes of a file name that are not UTF-8 are escaped, because a key must be text.
@@ -80,7 +80,7 @@ def _is_refcoco(source: Source) -> bool:
 def _is_instances(source: Source) -> bool:
     """Return True for a COCO file of instances.
 
-    `categories` do not show this, as a file of captions may have them too.
+    `categories` are no sign of instances, because a file of captions may have them too.
     """
     boxed, worded = (source.first_has(name, "annotations") for name in ("bbox", "caption"))
     named = source.has("images", "annotations", "categories")
@@ -88,7 +88,7 @@ def _is_instances(source: Source) -> bool:
 
 
 def _lines(what: str, read: Callable[..., list[Record]], *names: str, files: tuple[str, ...] = ("file",)) -> Format:
-    """Return a format for JSON lines. A file has this format if its first line is an object with these names."""
+    """Return a format for JSON lines. A file has this format if its first line is an object with these keys."""
     return Format(what, lambda s: s.has(*names, ending=".jsonl"), read, files, endings=LINES, names=names)
 
 
@@ -114,9 +114,9 @@ FORMATS: dict[str, Format] = {
     "refcoco": Format("RefCOCO's refs, a .p or .json", _is_refcoco, refcoco.read, ("refs", "instances"),
                       endings=(".json", *refcoco.PICKLES), names=("ref_id", "image_id", "sentences")),
     "vcr": _lines("VCR's .jsonl", vcr.read, "annot_id", "img_fn", files=("lines", "folder of the metadata")),
-    "nlvr": _lines("statements with NLVR2's names of one picture each, a .jsonl", nlvr.read,
+    "nlvr": _lines("statements about single images in NLVR2's form, a .jsonl", nlvr.read,
                    "identifier", "sentence", "image"),
-    "nlvr2": _lines("NLVR2's lines about pairs of pictures", nlvr.read_pairs, "identifier", "sentence", "label"),
+    "nlvr2": _lines("NLVR2's .jsonl about pairs of images", nlvr.read_pairs, "identifier", "sentence", "label"),
     "snli-ve": _lines("SNLI-VE's .jsonl", snli_ve.read, "Flickr30K_ID", "gold_label", "sentence2"),
     "hateful-memes": _lines("Hateful Memes' .jsonl", hateful_memes.read, "id", "img", "text"),
     "vl-bert": _lines("VL-BERT's lines of Conceptual Captions", conceptual.read_lines, "image", "caption", "frcnn"),
@@ -131,7 +131,7 @@ FORMATS: dict[str, Format] = {
                         ("folder of the sentences", "names", "folder of the boxes"), least=2),
     "conceptual": Format("a Conceptual Captions .tsv", conceptual.fits, conceptual.read, endings=(".tsv",)),
     "web": Format("a tar of img2dataset, or a folder of its tars or folders", lambda s: web.fits(s.path), web.read),
-    "pictures": Format("a folder of pictures", lambda s: s.path.is_dir(), _pictures),
+    "pictures": Format("a folder of images", lambda s: s.path.is_dir(), _pictures),
 }  # fmt: skip
 _OWN = frozenset(FORMATS)
 
@@ -159,7 +159,7 @@ def read(
 
     - pictures: the folder of the images, by default the folder of the file. Images must exist, unless `need_pictures`
       is False and no folder is given; then records may lack an image.
-    - split: the split of records whose files do not name a split. By default it is drawn for each image with `seed`.
+    - split: the split of records whose files do not name a split. By default it is random for each image, by `seed`.
     - skips: counts the entries that are left out (invalid, without any text, or with a missing image in a manifest). It
       is an error if more than 10 entries and more than 1% of all are invalid.
     """

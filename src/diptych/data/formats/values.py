@@ -1,6 +1,6 @@
 """Validate values of JSON files with msgspec.
 
-An error becomes a DataError with the place and how to correct it. A reader declares a msgspec struct with the fields
+An error becomes a DataError with the location and how to correct it. A reader declares a msgspec struct with the fields
 that it needs, in the types below. `JsonValue.read` converts a value to that struct.
 """
 
@@ -22,7 +22,7 @@ from msgspec import Meta
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import BEYOND
 
-FEW_PIXELS = 4  # larger images have no box of a single pixel
+FEW_PIXELS = 4  # if both sides of an image are longer, a box within 0 to 1 is taken for fractions
 LONGEST = 1_000_000  # limit of an image's side in pixels
 _HUGE = 1e15
 HALF = "half a surrogate pair, which is not Unicode"
@@ -58,15 +58,15 @@ Box: TypeAlias = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Ambiguous:
-    """A JSON object with a duplicate name. Readers skip it as invalid and read the rest of its list."""
+    """A JSON object with a duplicate key. Readers skip it as invalid and read the rest of its list."""
 
     name: str
 
     @classmethod
     def unless_once(cls, pairs: list[tuple[str, Any]]) -> dict[str, Any] | Ambiguous:
-        """Return the object as a dict, or `Ambiguous` if a name occurs twice.
+        """Return the object as a dict, or `Ambiguous` if a key occurs twice.
 
-        If the values of duplicate names are objects themselves, only these values become `Ambiguous`.
+        If the values of duplicate keys are objects themselves, only these values become `Ambiguous`.
         """
         values = dict(pairs)
         if len(values) == len(pairs):
@@ -106,7 +106,7 @@ class JsonValue:
         return [self.inner(number) for number in range(len(self.read(list)))]
 
     def lists(self, *names: str) -> list[JsonValue]:
-        """Return the lists under these names of the object.
+        """Return the lists under these keys of the object.
 
         Raises DataError unless the value is an object that has all these lists.
         """
@@ -127,7 +127,7 @@ class JsonValue:
             self._explain(kind, what, path.rstrip("`").lstrip("."))
 
     def _explain(self, kind: Any, what: str, place: str) -> NoReturn:
-        """Raise DataError for msgspec's error message `what`, with what was found and what was expected."""
+        """Raise a DataError for msgspec's error message `what`. It states what was found and what was expected."""
         value = self.value
         for step in re.findall(r"[^.\[\]]+", place.partition("[...]")[0]):
             value = value[int(step) if isinstance(value, list) else step]
@@ -137,7 +137,7 @@ class JsonValue:
             self.refuse(f"an object with {names}", f"one with {missing[1]}", place)
         if expected.startswith("`array` of length "):
             length = expected.rpartition(" length ")[2].replace(">=", "at least").replace("<=", "at most")
-            self.refuse(f"a list of {len(value)}", f"one of {length}", place)
+            self.refuse(f"a list of {len(value)} items", f"{length} items", place)
         if expected in _RANGES:
             self.refuse(str(value)[:40], _RANGES[expected], place)
         if expected.startswith("`str` matching"):
@@ -162,7 +162,7 @@ def is_true(flag: Flag) -> bool:
 
 
 def box_of(corners: Corners, width: int, height: int, where: str, add: Callable[[str, str], None]) -> Box:
-    """Like `corner_box`, of [left, top, width, height] in pixels."""
+    """Like `corner_box`, for a box [left, top, width, height] in pixels."""
     left, top, across, down = corners
     return corner_box((left, top, left + across, top + down), width, height, where, add, corners)
 
@@ -173,8 +173,8 @@ def corner_box(
 ) -> Box:  # fmt: skip
     """Convert [x1, y1, x2, y2] in pixels to fractions of the image, clipped to it.
 
-    A fifth number, a score, is ignored. A box that reaches further out than BEYOND of the image's side is counted by
-    `add` (`Skips.add`). Raises DataError for a box that is completely outside the image, and for a box
+    A fifth number, a score, is ignored. If a box exceeds the image by more than BEYOND times its side, the box is
+    counted with `add` (`Skips.add`). Raises DataError for a box that is completely outside the image, and for a box
     that seems to be in fractions.
     """
     x1, y1, x2, y2 = corners[:4]
@@ -186,7 +186,7 @@ def corner_box(
         refuse(where, _numbers(shown or corners), f"one that overlaps the {width} x {height} pixels")
     if min(x1 / width, y1 / height) < -BEYOND or max(x2 / width, y2 / height) > 1 + BEYOND:
         form = "x1, y1, x2, y2" if shown is None else "left, top, width, height"
-        add(f"boxes that reach far out of the image (cut; expected {form} in pixels)", where)
+        add(f"boxes that extend far outside the image (clipped; expected {form} in pixels)", where)
     return box
 
 
@@ -204,7 +204,7 @@ def text_of_id(given: Any) -> str | None:
 
 
 def listed_texts(cell: str) -> str | list[str]:
-    """Return a table's cell as a list if it holds a list of texts of JSON, Python or numpy."""
+    """Return the texts in a table's cell if it holds a list as JSON, Python or numpy write it, else the cell."""
     text = cell.strip()
     if text.startswith("[") and text.endswith("]"):
         with suppress(ValueError, RecursionError):

@@ -115,7 +115,7 @@ def _metadata(
     outlines = [[]] * len(names) if known.segms is UNSET else known.segms
     for name, listed in (("boxes", known.boxes), ("segms", outlines)):
         if len(listed) != len(names):
-            file.refuse(f"a list of {len(listed)}", f"one of {len(names)}", name)
+            file.refuse(f"a list of {len(listed)} items", f"{len(names)} items", name)
     if names != line.objects:
         file.refuse(f"{len(names)} names", f"the `objects` of {value.where()}", "names")
     boxes = [corner_box(box, *size, file.where(f"boxes[{at}]"), skips.add) for at, box in enumerate(known.boxes)]

@@ -13,7 +13,7 @@ from diptych.data.formats.values import JsonValue, Text, Words
 
 class _GenomeImage(Struct, kw_only=True):
     id: int | UnsetType = UNSET
-    image_id: int | UnsetType = UNSET  # the name in version 1 of the data
+    image_id: int | UnsetType = UNSET  # version 1 of the data has this key instead of `id`
 
     @property
     def number(self) -> int | None:

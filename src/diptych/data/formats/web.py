@@ -1,7 +1,7 @@
 """Read web images with captions as img2dataset writes them: tars (WebDataset), or folders of files.
 
 Each image has the files KEY.jpg and KEY.txt, in a tar such as 00000.tar or a folder such as 00000/. KEY.txt is one
-caption, as in img2dataset, also if it has several lines. Without KEY.txt, the `caption` in KEY.json is read. The path
+caption, as in img2dataset, even if it has several lines. Without KEY.txt, the `caption` in KEY.json is read. The path
 may also be a single tar. Conceptual Captions, SBU and LAION are often downloaded with img2dataset.
 """
 
@@ -54,7 +54,7 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
             keys[key], captions[key] = key, notes[key]
         for key, name in images.items():
             if key not in keys:
-                skips.add("pictures without a caption", f"{shard / name}")
+                skips.add("images without a caption", f"{shard / name}")
         captioned = [(key, name, captions[keys[key]]) for key, name in images.items() if key in keys]
         for key, name, text in skips.every(captioned, partial(_with_words, shard), "caption"):
             if "\n" in text:
@@ -63,14 +63,14 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
                 full = f"{shard.stem}/{key}"
                 records.append(Record(full, wanted.split_of(full), shard / name, captions=(text,)))
             else:
-                why = "pictures without a caption" if captions[keys[key]] == notes.get(key) else "empty captions"
+                why = "images without a caption" if captions[keys[key]] == notes.get(key) else "empty captions"
                 skips.add(why, f"{shard / name}")
         for key in sorted(captions.keys() - set(keys.values())):
-            skips.add("captions without a picture", f"{shard / captions[key]}")
+            skips.add("captions without an image", f"{shard / captions[key]}")
     if not records:
         raise DataError(f"{folder}: found no image with a caption, expected KEY.jpg with KEY.txt in tars or folders")
     if folder.is_dir():
-        note_unread(skips, folder, taken, "pictures outside of the tars or folders (not read)")
+        note_unread(skips, folder, taken, "images outside of the tars or folders (not read)")
     return records
 
 
@@ -87,7 +87,7 @@ def _named(shard: Path, skips: Skips) -> tuple[dict[str, str], dict[str, str], d
             notes[key] = name
         elif is_named_image(name):
             if key in images:
-                skips.add("further pictures of one key (the last one is read)", f"{shard / images[key]}")
+                skips.add("several images with the same key (the last one is read)", f"{shard / images[key]}")
             images[key] = name
         elif shard.is_file() and not name.rpartition("/")[2].startswith("."):
             skips.add(unread(name), f"{shard / name}")

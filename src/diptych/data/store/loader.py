@@ -31,15 +31,15 @@ class Loader(PickledWithoutCaches):
     """The batches of a training run. Damaged records are left out; `corrupt` maps their keys to the reason.
 
     - records: indices into the store.
-    - max_regions: the largest number of regions that are read per record.
+    - max_regions: the maximum number of regions that are read per record.
     - needs_regions: if True, records without regions are left out and listed in `without_regions`.
     - corpus, alone: a share `alone` of each batch is text from `corpus`, without images. If `alone` is 1, no record is
     read.
     - mirror: the share of samples whose image is flipped horizontally, with "left" and "right" swapped in the text.
-    - most_regions: a function from a sample's number of words to its largest number of regions. Further regions are
-      left out before masking.
+    - most_regions: a function from a sample's number of tokens to its maximum number of regions. The remaining regions
+      are left out before masking.
 
-    Raises DataError if no record has words for the task.
+    Raises DataError if no record has texts for the task.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ def _with_content(record: Record, to_samples: ToSamples) -> list[Sample]:
 class _GlobalBatch:
     """The samples of a step.
 
-    Samples with images come first, so that every part gets its share of images and of text. The words of all samples
+    Samples with images come first, so that every part gets its share of images and of text. The texts of all samples
     are read, because this is fast. Regions are read when they are needed and at most once: for the samples of a part,
     and for the images of its negatives.
     """
@@ -215,7 +215,8 @@ class _GlobalBatch:
         return replace(sample, regions=regions.mirrored() if flipped else regions)
 
     def prepared(self, number: int, update: Update) -> list[Sample]:
-        """Return a sample as the step's update prepares it, such as with masks. It may become several samples."""
+        """Return a sample after the step's update has prepared it, for example masked it. Some updates return several
+        samples."""
         sample = self.read(number)
         assert sample is not None
         rng = self.loader.draw(self.step, sample.key, "masks")

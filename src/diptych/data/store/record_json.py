@@ -32,7 +32,7 @@ def record_from_json(written: bytes) -> Record:
     image: dict[str, Any] = {}
     try:
         written.decode()
-    except UnicodeDecodeError:  # an image name is not UTF-8, which only `parse_json` reads
+    except UnicodeDecodeError:  # an image name that is not UTF-8; only `parse_json` can read it
         values = parse_json(written)
         if not isinstance(values, dict) or not isinstance(name := values.pop("image", None), str):
             raise ValueError("not UTF-8") from None
@@ -55,7 +55,7 @@ def _check_references(record: Record) -> None:
     for one in record.choices:
         for right, among in ((one.answer, one.answers), (one.rationale, one.rationales)):
             if right is not None and not -1 <= right < len(among):  # -1: unknown
-                raise ValueError(f"choices: the index of the right one is {right}, expected below {len(among)}")
+                raise ValueError(f"choices: the index of the right answer is {right}, expected below {len(among)}")
     for subject, _, other in record.relations:
         if not 0 <= min(subject, other) <= max(subject, other) < len(record.objects):
             raise ValueError(f"relations: found indices {subject} and {other} into {len(record.objects)} objects")

@@ -47,8 +47,8 @@ class ShardList(Struct):
 
 
 def check_tables(tables: Mapping[str, Tensor], records: int, path: Path) -> None:
-    """Raise DataError for a table of a wrong type or shape, and if the ends of records decrease or do not cover all
-    rows."""
+    """Raise DataError for a table of a wrong type or shape, for end offsets that decrease, and for an image size below
+    1."""
     _check_layout({name: tables[name] for name in TABLES}, {"records": records}, path)
     for name in ("ends", "word_ends"):
         if bool((tables[name].diff(prepend=tables[name].new_zeros(1)) < 0).any()):

@@ -173,7 +173,7 @@ class StoreWriter:
         self._wait()
 
     def _hand_over(self) -> None:
-        """Pass the pending records to the writing thread. Raises an error of the previous shard."""
+        """Pass the pending records to the writing thread. If it failed to write the previous shard, raise its error."""
         records, self._pending = self._pending, []
         columns = _columns(*zip(*records, strict=True)) if records else {}
         self._wait()
@@ -201,8 +201,8 @@ class StoreWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # After Ctrl-C, pending records are written. After any other error they are not, as a second error would hide
-        # it.
+        # After Ctrl-C, pending records are written. After any other error they are not: an error in writing would hide
+        # the first one.
         try:
             if kind is None or issubclass(kind, KeyboardInterrupt | Terminated):
                 self.flush()
@@ -237,14 +237,14 @@ class _Shard(PickledWithoutCaches):
             raise DataError(f"{self.path} is damaged ({error}); delete {self.path.parent} and extract again") from error
         if shards.tensors_check({name: tables[name] for name in TABLES}) != self._check:
             raise DataError(
-                f"{self.path} is damaged (the checksum of its tables is not that in {INDEX}); delete "
+                f"{self.path} is damaged (the checksum of its tables differs from {INDEX}); delete "
                 f"{self.path.parent} and extract again"
             )
         shards.check_tables(tables, self._records, self.path)
         return {name: table.numpy() for name, table in tables.items()}
 
     def _rows(self, table: str) -> npt.NDArray[Any]:
-        """Return a table.
+        """Return the values of a table of the shard.
 
         The file's size is checked first, because reading a truncated memory map kills the process (SIGBUS).
         """

@@ -71,7 +71,7 @@ class Tokens:
         self.keeps_spaces = isinstance(tokenizer.decoder, decoders.Sequence) or (
             self.kind == "bpe" and "NFKC" not in _types(json.loads(tokenizer.to_str())["normalizer"])
         )
-        if self.keeps_spaces:  # here "[SEP]" in a text is plain text
+        if self.keeps_spaces:  # these tokenisers encode "[SEP]" in a text as plain text
             tokenizer.encode_special_tokens = True
         inner = frozenset(number for token, number in ids.items() if token.startswith("##"))
         pad, unknown, cls, sep, mask = (ids[token] for token in SPECIAL)
@@ -256,9 +256,9 @@ def _trained_bpe(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
 def _train(
     tokenizer: Tokenizer, texts: list[str], size: int, variant: Callable[[str], str], trainer: Any, **options: Any
 ) -> None:
-    """Train a tokeniser, with all letters of the texts given as special tokens.
+    """Train a tokeniser. All letters of the texts are passed to the library as special tokens.
 
-    Otherwise the library numbers letters in hash order and breaks ties by number, so that results would not be
+    Without this, the library numbers letters in hash order and breaks ties by number. Results would not be
     reproducible.
     """
     texts = [_without_endless(tokenizer, text) if ENDLESS.search(text) else text for text in texts]
@@ -276,7 +276,7 @@ def _without_endless(tokenizer: Tokenizer, text: str) -> str:
 
 
 def _learnt(model: WordPiece, lowercase: bool) -> Tokenizer:
-    """Return a tokeniser that splits at words (each with SPACE before it), punctuation signs and Han characters.
+    """Return a tokeniser that splits texts into words (with SPACE before each), punctuation signs and Han characters.
 
     It changes only the case of letters, so joining the tokens restores the text.
     """
@@ -301,7 +301,7 @@ def _wordpiece(model: WordPiece, lowercase: bool) -> Tokenizer:
 
 
 def _marked(text: str) -> str:
-    """Return the words that Moses splits, joined by spaces.
+    """Split a text into words with Moses. Return the words joined by spaces.
 
     A word begins with SPACE if the text has a space before it. If Moses would change a letter, the text is split only
     at its spaces.

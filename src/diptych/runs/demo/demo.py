@@ -80,7 +80,7 @@ class DemoConfig(BaseModel):
     val: PositiveInt = 200
     test: PositiveInt = 600
     labels: PositiveInt = 100  # labelled scenes of the arms, except for "vqa"
-    question_labels: PositiveInt = 500  # with 100, counting is worse than the blind baseline's
+    question_labels: PositiveInt = 500  # with 100, counting scores below the blind baseline
     detector_steps: PositiveInt = 900
     pretrain_steps: PositiveInt = 1200
     most_steps: PositiveInt = 2000  # maximum for an arm on `labels` scenes; it stops earlier if val does not rise
@@ -243,7 +243,7 @@ def _report(
     system = cells[0].system
     for cell, row in zip(cells, rows, strict=True):
         runs.setdefault(cell.task, {})[cell.arm] = cell.folder
-        chosen = "chosen on val beforehand" if system == DEFAULT else "which was chosen for Unified VLP, not for this"
+        chosen = "chosen on val beforehand" if system == DEFAULT else "chosen for Unified VLP, not for this system"
         row_text = (
             f"{counted(row.labels, 'labelled scenes')}; learning rate {row.lr:g}, {chosen}; best on val after "
             f"{counted(row.best_step, 'steps')}"
@@ -317,7 +317,7 @@ def _show(measured: MeasuredScores, times: Times, console: Console) -> None:
 
 
 class Times:
-    """Duration and peak memory of each stage. After a resumption, durations are added up."""
+    """Duration and peak memory of each stage. If a stage is resumed, its durations are added up."""
 
     def __init__(self, path: Path, console: Console, shared: Times | None = None) -> None:
         """`shared` has the times of the stages that all systems share: drawing, detector, extraction."""
@@ -330,7 +330,7 @@ class Times:
             self.memory = {name: shared.memory[name] for name in SHARED_STAGES} | self.memory
 
     def for_system(self, path: Path) -> Times:
-        """Return an object for the times of another system, with the shared stages' times included."""
+        """Return the times of another system. They include the times of the shared stages."""
         path.parent.mkdir(parents=True, exist_ok=True)
         return Times(path, self.console, self)
 

@@ -128,7 +128,7 @@ class FasterRCNNRecipe(DetectorRecipe):
 
     architecture: str = "resnet18_fpn"
     layer: Layer = "fc7"
-    shorter: PositiveInt = 160  # images are resized to this shorter side; more pixels: better on small objects, slower
+    shorter: PositiveInt = 160  # shorter side of resized images; larger is slower, but better on small objects
     optimizer: OptimizerConfig = OptimizerConfig(
         lr=5e-4, weight_decay=1e-2, clip=10, schedule="cosine", warmup_steps=20
     )

@@ -70,11 +70,11 @@ def named_but_absent(
         seen += len(gone & {box.name for box in boxes(record, class_names)})
     people = [bool(absent_words(caption, record, kinds)) for record in records for caption in record.captions]
     text = (
-        f"{with_any} of {len(records)} captions name a thing that is not in the picture"
-        + (f" (of the reference captions {100 * sum(people) / len(people):.0f}%)" if people else "")
+        f"{with_any} of {len(records)} captions name an object that is not in the image"
+        + (f" ({100 * sum(people) / len(people):.0f}% of the reference captions do so)" if people else "")
         + "."
         + (
-            f" Of {counts.total()} such objects the detector had reported {seen}; the writer made up the others."
+            f" The detector had reported {seen} of these {counts.total()} objects; the captioner added the others."
             if counts
             else ""
         )
@@ -110,8 +110,8 @@ def missed_by_the_detector(
     partly = [score for key, score in scores.items() if missed[key]]
     if min(len(whole), len(partly)) >= ENOUGH:
         text += (
-            f" Where it found everything ({len(whole)} pictures) captions get CIDEr {sum(whole) / len(whole):.1f}; "
-            f"where something is missing ({len(partly)}) {sum(partly) / len(partly):.1f}."
+            f" Mean CIDEr is {sum(whole) / len(whole):.1f} for the {len(whole)} images with all objects found, "
+            f"and {sum(partly) / len(partly):.1f} for the other {len(partly)}."
         )
     worst = sorted(gone, key=lambda kind: (-gone[kind] / there[kind], kind))[:MOST]
     rows = (ReportRow(kind, f"{gone[kind]} of {there[kind]}", gone[kind] / there[kind]) for kind in worst)
@@ -134,9 +134,9 @@ def wrong_by_kind(
             wanted = Counter(map(normalise_answer, question.answers)).most_common(1)[0][0]
             confused[wanted, given] += 1
     wrong = {kind: sum(right < 0.5 for right in rights) for kind, rights in by_kind.items()}
-    text = f"{sum(wrong.values())} of {len(questions)} answers are wrong (fewer than half the people's agreement)."
+    text = f"{sum(wrong.values())} of {len(questions)} answers are wrong (VQA accuracy below 50%)."
     if blind is not None:
-        text += f" {100 * as_blind / len(questions):.0f}% of the answers are what the question alone would suggest."
+        text += f" {100 * as_blind / len(questions):.0f}% of the answers equal those of the blind baseline."
     rows = [ReportRow(kind, f"{wrong[kind]} of {len(r)}", wrong[kind] / len(r)) for kind, r in sorted(by_kind.items())]
     rows += [
         ReportRow(f"answered “{given}” for “{wanted}”", f"{count}×", count / len(questions))
@@ -152,7 +152,7 @@ def by_detection(
     kinds: Kinds,
 ) -> ReportFinding:
     """Return the VQA accuracy of questions whose objects were all detected, and of questions with a missed object."""
-    groups: dict[str, list[float]] = {"all that it names was found": [], "something it names was missed": []}
+    groups: dict[str, list[float]] = {"all objects found": [], "an object missed": []}
     detected, missing = groups.values()
     for record, question in answered:
         about = set(named_kinds(question.text, kinds).values()) & {thing.kind for thing in record.objects}
@@ -164,5 +164,5 @@ def by_detection(
         for name, rights in groups.items()
         if rights
     )
-    text = "Accuracy of the questions that name a thing of the picture, by whether the detector found it."
+    text = "Accuracy of the questions that name objects of the image, by whether the detector found all of these."
     return ReportFinding("Could it have known?", text, tuple(rows))

@@ -31,8 +31,8 @@ from diptych.training.ranks import seed_part
 from diptych.vision.detectors.weights import DETECTOR as DESCRIBED
 
 FILE = "augmented.json"  # file in the new store with the settings and counts
-BATCH = 50  # images per batch; a change would change sampled captions
-SHARD = 1000  # pictures
+BATCH = 50  # images per batch; another value would change the sampled captions
+SHARD = 1000  # images per shard
 SPARE = 2  # twice as many captions as needed are generated, because some are duplicates
 
 
@@ -48,17 +48,17 @@ class Tally:
     without_words: int = 0
     going_round: int = 0  # left out: a sequence of three words occurs twice
     without_regions: int = 0  # images without regions; they get no captions
-    fewer: int = 0  # images that got fewer new captions than requested
+    fewer: int = 0  # number of images that got fewer new captions than requested
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
 
     def summary(self) -> str:
-        blind = f"; {counted(self.without_regions, 'pictures')} without a region got no captions"
+        blind = f"; {counted(self.without_regions, 'images')} without a region got no captions"
         return (
-            f"{counted(self.kept, 'new captions')} for {counted(self.pictures, 'pictures')}; left out: "
-            f"{self.said_before} known before, {self.repeated} repeated, {self.going_round} that say three words "
-            f"twice, {self.without_words} without words; {self.fewer} pictures got fewer than expected"
+            f"{counted(self.kept, 'new captions')} for {counted(self.pictures, 'images')}; left out: "
+            f"{self.said_before} equal to human captions, {self.repeated} repeated, {self.going_round} with a "
+            f"repeated trigram, {self.without_words} without words; {self.fewer} images got fewer than requested"
             + blind
             * bool(self.without_regions)
         )

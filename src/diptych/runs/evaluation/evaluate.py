@@ -169,7 +169,7 @@ def _unseen(records: Sequence[Record]) -> Iterator[str]:
     """Yield a note on images without regions."""
     bare = [record.key for record in records if record.regions is None or not len(record.regions)]
     if bare:
-        yield f"{len(bare)} of {len(records)} pictures have no region (the first: {bare[0]}): predicted without them"
+        yield f"{len(bare)} of {len(records)} images have no region (the first: {bare[0]}): predicted without regions"
 
 
 def _left_out(damaged: Sequence[str]) -> Iterator[str]:
@@ -230,7 +230,7 @@ def _noted(scores: Scores, results: Results) -> Scores:
     if results.missing:
         total = len(results.predictions) + len(results.missing)
         notes.append(
-            f"{len(results.missing)} of {total} have no prediction and were left out: this is another, smaller set"
+            f"{len(results.missing)} of {total} have no prediction and were left out: these scores are of a smaller set"
         )
     if results.empty:
         notes.append(f"{len(results.empty)} predictions are empty and score 0")

@@ -32,7 +32,7 @@ Asks = Literal["both", "captions", "pictures"]
 
 @dataclass(frozen=True)
 class Extent:
-    """The choice of the pairs of a gallery to score. Default: all pairs."""
+    """The selection of a gallery's pairs that are scored. By default, all pairs are scored."""
 
     queries: int | None = None  # random sample of this many image queries and caption queries; None: all
     shortlist: int | None = None  # number of candidates per query that a shortlist keeps; None: no shortlist
@@ -89,10 +89,10 @@ def retrieve(
         task.fill(model.model, gallery, table, cells, extent.batch, partial(progress.advance, scoring))
     ranked = rankings(gallery, table, pictures, captions, folds)
     if folds is not None:
-        note = f"pictures and captions in {extent.folds} galleries, in their order, each searched by itself"
+        note = f"images and captions split in order into {extent.folds} galleries, each searched separately"
         return ranked, recall_scores(gallery, ranked, [note], extent.folds, extent.directions)
     if short is None:
-        notes = [] if sampled is None else [f"exact, on a sample of {sampled} queries each way"]
+        notes = [] if sampled is None else [f"exact, on a sample of {sampled} queries per direction"]
         return ranked, recall_scores(gallery, ranked, notes, directions=extent.directions)
     exact = {(p["asks"], p["key"]): p["rank"] for p in ranked}
     through = [
@@ -123,7 +123,7 @@ def _gallery(model: ModelFolder, store: Store, indices: Sequence[int]) -> Retrie
 
 
 def _drawn(gallery: RetrievalGallery, sampled: int | None, extent: Extent) -> tuple[list[int], list[int]]:
-    """Return the numbers of the image queries and of the caption queries: all, or a random sample of `sampled`."""
+    """Return the indices of the image queries and of the caption queries: all, or a random sample of `sampled`."""
 
     def of(count: int) -> list[int]:
         if sampled is None or sampled >= count:

@@ -94,10 +94,10 @@ def submit(
     write_atomically(
         path, write([{**one, "image_id": ids.get(str(one.get("key")))} for one in made.predictions]).encode()
     )
-    line = f"{path}: {task} of {counted(made.records, 'pictures')} of {split!r}, in the form of {form}"
+    line = f"{path}: {task} of {counted(made.records, 'images')} of {split!r}, in the format {form}"
     if form != "coco" or not (guessed := [record.key for record in made.records if record.key not in ids]):
         return line
-    return f"{line}; image ids of {len(guessed)} are the numbers in their names (the first: {guessed[0]})"
+    return f"{line}; for {len(guessed)} images, the id is the number in the name (the first: {guessed[0]})"
 
 
 def submitted_task(model: ModelFolder, form: str, decoding: DecodingOptions | None = None) -> Task:

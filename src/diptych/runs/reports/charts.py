@@ -11,7 +11,7 @@ from diptych.training.log import METRICS, read_lines
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34  # margins in SVG units, for axis labels
 DOTS = 60  # maximum number of points of a curve that show their value on hover
-STEPS = (1, 2, 2.5, 5, 10)  # distances of axis ticks, times a power of 10
+STEPS = (1, 2, 2.5, 5, 10)  # possible distances between axis ticks, times a power of 10
 LOSS = "loss"
 COURSE = {"lr": "learning rate", "gradient_norm": "gradient norm", "samples_per_second": "samples a second"}
 Point = tuple[float, float]  # (step, value)
@@ -132,7 +132,7 @@ def _ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """Return powers of 10 that cover the range. Over at most two powers, also 2 and 5 times each."""
+    """Return powers of 10 that cover the range. A range of at most two powers also gets 2 and 5 times each power."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors = (1, 2, 5) if last - first <= 2 else (1,)
     ticks = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]

@@ -2,8 +2,8 @@
 
 It has no scripts and makes no network requests.
 
-jinja2 escapes all texts, such as captions. Plots are SVG in the template; this file computes their coordinates. A
-content security policy blocks requests.
+jinja2 escapes all texts, such as captions. Plots are SVG in the template. charts.py and this file compute their
+coordinates. A content security policy blocks requests.
 """
 
 import base64
