@@ -43,7 +43,21 @@ DIFFERENT = [
     ("s’mores", "s 'm ores", "s mores"),  # the Java lexer's own slip
     ("the-1/2 x", "the-1 / 2 x", "the-1/2 x"),
     ("main-st., x", "main-st. x", "main-st x"),
+    ("a-d'b-c-d x", "a-d b-c-d x", "a-d'b-c-d x"),
+    ("ठीक-ठाक", "ठीक ठाक", "ठीक-ठाक"),  # a hyphen in a word with vowel signs
+    ("5किलो", "5क िलो", "5किलो"),
+    ("ಕನ್ನಡ ನಾಯಿ", "ಕನ ನಡ ನ ಯ", "ಕನ್ನಡ ನಾಯಿ"),  # Java drops the vowel signs of some scripts
+    ("ਪੰਜਾਬੀ ਕੁੱਤਾ", "ਪ ਜਾਬੀ ਕੁ ਤਾ", "ਪੰਜਾਬੀ ਕੁੱਤਾ"),
+    ("മലയാളം", "മലയാള", "മലയാളം"),
 ]
+
+# Scripts with vowel signs, points and joiners, joined emoji, and words with an apostrophe and hyphens.
+MARKED = """
+हिन्दी में यह क्या है | एक आदमी घोड़े पर सवार है। | नहीं। कुत्ता॥ | १२३ किलो | मैं's | क्‍ष न
+كلبٌ أسود | وَיֹּאמֶר אֱלֹהִים | می‌روم خانه | தமிழ் மொழி ஒரு நாய் | একটি কুকুর ঘাসে দৌড়াচ্ছে | ગુજરાતી ભાષા | తెలుగు భాష కుక్క
+z̈ a z̈b | й и́ в | Ελλάδα ά | a man 🏃‍♂️ runs | 👨‍👩‍👧 family | a 👩🏽‍🚀 in space
+hors-d'oeuvres o'brien-smith coup-d'etat l'eau-vive | five-o'clock d'art-nouveau qu'il-dit o'neil's-house
+"""
 
 MADE_OF = """
 dog Cat a I it isn't can't he's dogs' man 5 12 1980s U.S. st. Mr. t-shirt 5:30 1/2 3.5 $5 cannot red black-and-white TV
@@ -83,6 +97,29 @@ def made_up(count: int, seed: int) -> list[str]:
 def test_equals_java_on_tricky_sentences(java_tokenise) -> None:
     for sentence, java in zip(sentences(), java_tokenise(sentences()), strict=True):
         assert list(tokens_of(sentence)) == java, sentence
+
+
+def test_equals_java_on_letters_with_marks(java_tokenise) -> None:
+    marked = [part.strip() for line in MARKED.strip().splitlines() for part in line.split(" | ")]
+    for sentence, java in zip(marked, java_tokenise(marked), strict=True):
+        assert list(tokens_of(sentence)) == java, sentence
+
+
+@pytest.mark.parametrize(
+    ("sentence", "words"),
+    [
+        ("हिन्दी में यह क्या है", "हिन्दी में यह क्या है"),
+        ("كلبٌ أسود", "كلبٌ أسود"),
+        ("தமிழ் நாய்", "தமிழ் நாய்"),
+        ("می‌روم", "می روم"),
+        ("a man 🏃‍♂️ runs", "a man ♂ runs"),
+        ("👨‍👩‍👧 family", "family"),
+        ("hors-d'oeuvres", "hors-d'oeuvres"),
+        ("ก็ไม่", "ก ็ ไ ม ่"),
+    ],
+)
+def test_letters_keep_their_marks_and_joiners_are_no_words(sentence: str, words: str) -> None:
+    assert " ".join(tokens_of(sentence)) == words
 
 
 def test_equals_java_on_made_up_captions(java_tokenise) -> None:

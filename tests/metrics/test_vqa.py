@@ -3,7 +3,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from diptych.core import Question
-from diptych.metrics.vqa import answer_accuracy, is_unreachable, normalise_answer, soft_targets, vqa_scores
+from diptych.metrics.vqa import (
+    answer_accuracy,
+    first_words,
+    is_unreachable,
+    normalise_answer,
+    soft_targets,
+    vqa_scores,
+)
 from diptych.runtime.errors import DataError
 
 
@@ -115,6 +122,14 @@ def test_soft_targets_by_either_rule() -> None:
 
 def question(key: str, answers: list[str], kind: str) -> Question:
     return Question(key=key, text="?", answers=tuple(answers), kind=kind)
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [("What's  this, a dog?", "what s"), ("यह क्या है?", "यह क्या"), ("மொழி ஒரு", "மொழி ஒரு"), ("why", "why")],
+)
+def test_the_kind_of_a_question_is_its_first_two_words(question: str, first: str) -> None:
+    assert first_words(question) == first
 
 
 def test_accuracy_by_kind() -> None:

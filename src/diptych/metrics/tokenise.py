@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 from diptych.core.vocabulary import UNSEEN, with_final_sigma
 
 Tokens = Sequence[str]
 Ngram = tuple[str, ...]
+Patterns = tuple[re.Pattern[str], ...]
 ORDERS = (1, 2, 3, 4)  # BLEU and CIDEr count n-grams of one to four words
 
 # Tokens that coco-caption drops. Its list also has -LRB-, but it compares lower-case tokens, so brackets are kept.
@@ -29,8 +30,13 @@ _UNSPACED = (
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
 UNSPACED = re.compile(f"[{_UNSPACED}]")
-_L = rf"[^\W\d_¹²³¼½¾⅓⅔{_UNSPACED}]"  # a letter of any other script
-_W = rf"[^\W_¹²³¼½¾⅓⅔{_UNSPACED}]"  # a letter or digit
+# Marks that continue a letter, such as the vowel signs of Hindi and Arabic; `\w` does not match them.
+_BLOCKS = (range(0x300, 0x2100), range(0xA600, 0xAC00), range(0xFB00, 0xFE30), range(0x11000, 0x12000))
+_MARKS = "".join(chr(code) for block in _BLOCKS for code in block if category(chr(code)).startswith("M"))
+_MARK = re.compile(f"(?![{_UNSPACED}])[{_MARKS}]")
+_M = f"(?:{_MARK.pattern})*"
+_L = rf"(?:[^\W\d_¹²³¼½¾⅓⅔{_UNSPACED}]{_M})"  # a letter of any other script, with its marks
+_W = rf"(?:[^\W_¹²³¼½¾⅓⅔{_UNSPACED}]{_M})"  # a letter or digit
 _A = r"['’`]"  # an apostrophe, straight or curly
 _NOT_SUFFIX = r"(?!(?:s|m|d|ll|re|ve)\b)"
 _ALWAYS_SHORT = (  # abbreviations that keep their full stop
@@ -60,7 +66,9 @@ _KINDS = (
     rf"{_A}(?i:s|m|d|ll|re|ve)(?![A-Za-z])",
     rf"['’](?i:em|cause|till?)(?!{_L})|['’](?i:n)['’]|['’](?i:n)(?!{_W})",  # rock 'n' roll
     r"['’](?:[2-9]0[sS]|\d\d(?!\w|['’]))",  # the '90s
-    rf"(?i:[dlo]|qu)['’]{_NOT_SUFFIX}{_L}+|[A-HJ-XZn]'{_NOT_SUFFIX}{_L}{{2,}}",  # d'art, O'Reilly
+    # d'art, hors-d'oeuvres, O'Brien-Smith; qu'il, N'Golo
+    rf"(?:{_W}+[-‐‑])*(?i:[dlo])['’]{_NOT_SUFFIX}{_L}+(?:[-‐‑]{_W}+)*",
+    rf"(?i:qu)['’]{_NOT_SUFFIX}{_L}+|[A-HJ-XZn]'{_NOT_SUFFIX}{_L}{{2,}}",
     rf"(?i:[jy])['’](?={_L})",  # y' in y'all
     r"(?i:s'mores|ma'am|ne'er|e'er|o'er|cap'n|li'l|nat'l|nor'easter|ev'ry|c'est|c'mon|ol'|somethin'|dunkin')",
     rf"(?i:'tis|'twas)(?!{_L})|(?i:'tis)(?=n't)",
@@ -77,7 +85,7 @@ _KINDS = (
     r"-{5,}|-{2,4}|_+|\.\.\.|[!?]+|\*+|#+|<<|>>|``|''",
     r"\S",
 )
-_PATTERNS = tuple(map(re.compile, _KINDS))
+_PATTERNS = tuple(re.compile(kind.replace(_M, "")) for kind in _KINDS)  # faster, for texts without marks
 _TWO_WORDS = {
     "cannot": ("can", "not"), "gonna": ("gon", "na"), "gotta": ("got", "ta"), "wanna": ("wan", "na"),
     "lemme": ("lem", "me"), "gimme": ("gim", "me"), "'tis": ("'t", "is"), "'twas": ("'t", "was"),
@@ -89,10 +97,11 @@ _SPELT = str.maketrans(
     | dict.fromkeys('"“”«»‘’‛‹›', "'")
 )
 _ENTITIES = {"&amp;": " & ", "&lt;": " < ", "&gt;": " > ", "&quot;": '"', "&nbsp;": " ", "&apos;": "'"}
-_CHUNK = re.compile(r"[^\s\u200b\ufeff]{1,256}")  # limits the length, as matching takes quadratic time
+_CHUNK = re.compile(r"[^\s\u200b-\u200d\ufeff]{1,256}")  # limits the length, as matching takes quadratic time
 _UNSEEN = str.maketrans("", "", UNSEEN)
 _MARKED = re.compile(r"[^\W\d_][\u0300-\u036f]+")
 _PLAIN = re.compile(r"[a-z]+")
+WORD = re.compile(rf"(?:\w{_M})+")  # letters and digits with their marks
 
 
 def tokens_of(sentence: str) -> tuple[str, ...]:
@@ -139,17 +148,23 @@ def _cut(chunk: str, before_digit: bool) -> tuple[str, ...]:
     if _PLAIN.fullmatch(chunk) and chunk not in _TWO_WORDS:
         return (chunk,)
     text = chunk + " 0" * before_digit
+    patterns = _patterns_of_marks() if _MARK.search(chunk) else _PATTERNS
     tokens: list[str] = []
     place = 0
     while place < len(chunk):
-        token = _longest(text, place)
+        token = _longest(patterns, text, place)
         tokens.extend(_spelt(token))
         place += len(token)
     return tuple(token for token in tokens if token not in PUNCTUATION)
 
 
-def _longest(text: str, place: int) -> str:
-    matches = (pattern.match(text, place) for pattern in _PATTERNS)
+@lru_cache(maxsize=1)
+def _patterns_of_marks() -> Patterns:
+    return tuple(map(re.compile, _KINDS))
+
+
+def _longest(patterns: Patterns, text: str, place: int) -> str:
+    matches = (pattern.match(text, place) for pattern in patterns)
     best = max((match for match in matches if match), key=lambda match: match.end(match.lastindex or 0))
     return best.group()
 

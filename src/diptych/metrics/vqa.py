@@ -13,6 +13,7 @@ from unicodedata import normalize
 
 from diptych.core.record import Question
 from diptych.core.vocabulary import UNSEEN, with_final_sigma
+from diptych.metrics.tokenise import WORD
 from diptych.runtime.errors import DataError
 
 _PEOPLE = 10
@@ -85,7 +86,7 @@ def is_unreachable(answers: Sequence[str]) -> bool:
 
 def first_words(question: str) -> str:
     """Return the first two words of a question, such as `what color`, in lower case and without punctuation."""
-    return " ".join(re.findall(r"\w+", question.lower())[:2])
+    return " ".join(WORD.findall(question.lower())[:2])
 
 
 def vqa_scores(predictions: Mapping[str, str], questions: Iterable[Question]) -> dict[str, float]:

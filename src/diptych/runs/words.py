@@ -1,7 +1,6 @@
 """The tokeniser of a run, and the texts from which a new one is trained."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
@@ -14,6 +13,7 @@ from diptych.data.store.corpus import Lines
 from diptych.data.store.store import Store, iterate, splits_in
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.data.store.tokens import Tokens
+from diptych.metrics.tokenise import WORD
 from diptych.runs.run_folder import RunFolder
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.files import bytes_of, checksum, write_atomically
@@ -23,7 +23,6 @@ from diptych.tasks.caption import pretraining_texts
 VOCABULARY_SIZE = 8000
 VOCABULARY_LINES = 20_000  # a vocabulary is trained on all captions and this many lines of a text corpus
 RECORDS_COUNTED = 5000  # out-of-vocabulary words are counted in at most this many records
-WORD = re.compile(r"\w+")
 TOKENS_CHECK = "tokenizer.check"  # file with the checksum of a run's tokeniser
 
 

@@ -215,14 +215,19 @@ def _caption_file(
 
 
 def _answer_file(path: Path, questions: Path, annotations: Path, allow_missing: bool) -> Scores:
-    records = vqa2.read(Wanted(), Source(questions), Source(annotations), name=str)  # names of images are not needed
+    wanted = Wanted()
+    records = vqa2.read(wanted, Source(questions), Source(annotations), name=str)  # names of images are not needed
     keys = [question.key for record in records for question in record.questions]
     results = read_answer_results(path, keys, allow_missing=allow_missing)
     covered = [
         replace(record, questions=tuple(q for q in record.questions if q.key in results.predictions))
         for record in records
     ]
-    return _noted(score_vqa(results.predictions, covered, vqa_baselines(covered), results.coverage), results)
+    scores = score_vqa(results.predictions, covered, vqa_baselines(covered), results.coverage)
+    if wanted.skips.counts:
+        note = f"left out of {questions.name} and {annotations.name}: {wanted.skips}"
+        scores = replace(scores, notes=(*scores.notes, note))
+    return _noted(scores, results)
 
 
 def _noted(scores: Scores, results: Results) -> Scores:
