@@ -25,4 +25,4 @@ def test_an_empty_answer_among_ten_is_named_with_the_scores(tmp_path: Path) -> N
         return "\n".join(score_file(given, questions=asked, annotations=truth).notes)
 
     assert "left out of questions.json and annotations.json: empty answers: 1 (the first: annotations.json" in notes({})
-    assert "left out" not in notes({"answers": answers[:-1] + [{"answer": "rat"}]})
+    assert "left out" not in notes({"answers": [*answers[:-1], {"answer": "rat"}]})
