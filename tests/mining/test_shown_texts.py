@@ -2,6 +2,7 @@
 
 import pytest
 
+from diptych.mining.pages.texts import clean
 from diptych.mining.settings import MiningSettings, changed
 
 from .test_pages import TEXT, page
@@ -71,3 +72,40 @@ def test_a_caption_block_of_another_image_is_not_taken() -> None:
 def test_a_sentence_next_to_another_image_is_not_taken(other: str) -> None:
     assert texts_of(f"<div>{IMAGE}</div><div>{other}</div>") == []
     assert texts_of(f"<div>{other}</div><div>{IMAGE}</div><p>A red kite flies.</p>") == [("near", "A red kite flies.")]
+
+
+def test_raised_digits_do_not_join_a_number() -> None:
+    caption = "A lake of 10<sup>2</sup> km in the green park since 1990<sup><a href=#n>3</a></sup>, the 5<sup>th</sup>"
+    assert texts_of(f"<figure>{IMAGE}<figcaption>{caption}</figcaption></figure>")[0] == (
+        "figcaption", "A lake of 10² km in the green park since 1990³, the 5th"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A dog eats 2½ bowls of 10² km", "Snow where 3 < 5 and cats > dogs in the park", "a <3 of dogs > cats",
+        "It´s a dog on 2① of 10 ㎡", "CO₂ in the park",
+    ],
+)  # fmt: skip
+def test_cleaning_leaves_numbers_and_signs(text: str) -> None:
+    assert clean(text) == text
+    assert texts_of(IMAGE.replace("src", f'alt="{text}" src'))[0] == ("alt", text)
+
+
+def test_cleaning_folds_letters_and_takes_out_tags() -> None:
+    assert clean("ｆｕｌｌ ﬁne １２ \u00a0Ⅳ") == "full fine 12 IV"
+    assert clean("<!-- a --><p class=x>The <B>W</B>hite House's CO<sub>2</sub></p><br/>10<sup>2</sup> km") == (
+        "The White House's CO2 10 2 km"
+    )
+
+
+def test_entities_are_read_once() -> None:
+    """The parser of HTML has decoded the texts of tags. In JSON and TSV, entities may still be there."""
+    assert texts_of(IMAGE.replace("src", 'alt="fish &amp;notes of &amp;amp; a dog" src'))[0][1] == (
+        "fish &notes of &amp; a dog"
+    )
+    assert clean("fish &notes &amp; a dog&#8217;s &frac12;") == "fish &notes & a dog’s ½"
+    script = '{"@type": "Article", "image": {"url": "/one.jpg", "caption": "Tom &amp; Jerry &notes on a hill"}}'
+    body = f'<script type="application/ld+json">{script}</script>{IMAGE}'
+    assert texts_of(body)[0] == ("figcaption", "Tom & Jerry &notes on a hill")

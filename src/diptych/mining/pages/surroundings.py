@@ -26,6 +26,8 @@ _BLOCKS = re.compile(
     "|figure|footer|form|h[1-6r]|header|hgroup|legend|li|main|menu|nav|ol|optgroup|option|p|pre|search|section|select"
     "|summary|table|tbody|td|tfoot|th|thead|tr|ul"
 )
+_SUPERSCRIPTS = str.maketrans("0123456789+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
+_RAISED = re.compile(r"[0-9+−-]+")  # 10<sup>2</sup> is not 102
 _IMAGES = ":is(img, amp-img):not(noscript *, template *)"
 
 
@@ -51,7 +53,9 @@ def _raw(node: Any, last: bool = False) -> str:
         if one is not node and (following := one.prev if last else one.next) is not None:
             waiting.append(following)
         if one.tag == "-text":
-            parts.append(one.text_content or "")
+            text = one.text_content or ""
+            raised = "sup" in (one.parent.tag, one.parent.parent.tag) and _RAISED.fullmatch(text)
+            parts.append(text.translate(_SUPERSCRIPTS) if raised else text)
         elif one is node or one.tag not in _NOT_SHOWN:
             gap = [" "] if one.tag == "br" or _BLOCKS.fullmatch(one.tag or "") else []
             parts += gap
