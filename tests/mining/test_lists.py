@@ -87,7 +87,7 @@ def test_of_a_tsv_the_caption_alone_is_read(tmp_path: Path, rows: list[tuple[str
 
 
 def test_a_caption_may_begin_with_an_address_and_a_label_is_no_caption(tmp_path: Path) -> None:
-    said = "http://a.test/page is a page of kites"
-    assert tabbed(tmp_path, (said, URL)) == [InputLine(URL, (said,))]
+    caption = "http://a.test/page is a page of kites"
+    assert tabbed(tmp_path, (caption, URL)) == [InputLine(URL, (caption,))]
     assert tabbed(tmp_path, ("", URL, "kite, sky")) == [InputLine(URL)]
     assert tabbed(tmp_path, ("url", "caption"), (URL, "a", "kite")) == [InputLine(bad="other columns than the header")]

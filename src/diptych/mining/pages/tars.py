@@ -57,11 +57,8 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
     for stem, name in pictures.items():
         entry = about.get(stem, inputs.InputLine())
         own = inputs.texts_of(texts.get(keys.get(stem, stem))) or entry.texts
-        yield (
-            inputs.InputLine(bad=entry.bad)
-            if entry.bad
-            else replace(entry, address=_address(path, key, name), texts=own)
-        )
+        where = _address(path, key, name)
+        yield entry if entry.bad else replace(entry, address=where, texts=own)
     for fault in faults if faults or pictures else ["no pictures in the tar"]:
         yield inputs.InputLine(bad=fault)
 
