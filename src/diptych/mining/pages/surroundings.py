@@ -135,10 +135,11 @@ def _text_next_to(node: Any, side: str) -> str:
             return ""
         if _SILENT.fullmatch(tag) or "aside" in called_by(classes(node.attributes or {})):
             continue
-        if tag[:1] != "-" and node.css_first(_IMAGES) is not None:
-            break
-        if tag[:1] != "-" and node.css_first("script, style") is not None:
-            continue
+        if tag[:1] != "-" and node.css_first("img, amp-img, script, style") is not None:
+            if node.css_first(_IMAGES) is not None:
+                break
+            if node.css_first("script, style") is not None:
+                continue
         if row or tag != "-text" or (node.text_content or "").strip():
             row.append(node)
         if block:
@@ -152,6 +153,8 @@ def _prose(row: Sequence[Any], side: str) -> str:
     """Return the text of nodes in a row; empty if at least half of it is links."""
     parts = [_raw(one, side == "prev") for one in row]
     text = " ".join("".join(reversed(parts) if side == "prev" else parts).split())
+    if not text:
+        return ""
     tags = [one for one in row if one.tag[:1] != "-"]
     links = [link for one in tags for link in ([one] if one.tag == "a" else one.css("a"))]
     whole = sum(len(" ".join((one.text(deep=True, separator=" ") or "").split())) for one in tags)
