@@ -171,7 +171,7 @@ def clean(text: str, escaped: bool = True) -> str:
 
 def unescaped(text: str) -> str:
     """Replace HTML entities that end with a semicolon. Without one, `&notes` would become `¬es`."""
-    return _ENTITY.sub(lambda found: html.unescape(found[0]), text) if "&" in text else text
+    return _ENTITY.sub(lambda entity: html.unescape(entity[0]), text) if "&" in text else text
 
 
 def _folded(text: str) -> str:
