@@ -183,27 +183,26 @@ def lines(path: Path, kind: str) -> Iterator[InputLine]:
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         for number, text in enumerate(filter(str.strip, file)):
             if kind == "visit":
-                yield _line(text.strip())
+                yield _line({"url": text.strip()})
             elif not tabbed:
                 yield _json(text, kind)
             elif number or (header := _header(text)) is None:
                 yield _tabbed(text, header)
 
 
-def _line(address: object, captions: object = None, split: object = None) -> InputLine:
-    if held_out(split):
+def _line(entry: Mapping[str, object]) -> InputLine:
+    """Return an entry with `url`, `caption` and `split`."""
+    address = entry.get("url")
+    if held_out(entry):
         return InputLine(bad=OF_SPLIT)
     usable = isinstance(address, str) and ADDRESS.match(address)
-    return InputLine(str(address), texts_of(captions)) if usable else InputLine(bad="no address")
+    return InputLine(str(address), texts_of(entry.get("caption"))) if usable else InputLine(bad="no address")
 
 
-def held_out(split: object) -> bool:
+def held_out(entry: Mapping[str, object]) -> bool:
     """Return True for a val or test split, such as `dev` or `testA`. Everything that is mined is for training."""
-    return usual_split(str(split)).lower().startswith(SCORED)
-
-
-def split_of(entry: Mapping[str, object]) -> object:
-    return next((value for name, value in entry.items() if name.lower() == conceptual.SPLIT), None)
+    splits = [str(value) for name, value in entry.items() if name.lower() == conceptual.SPLIT]
+    return any(usual_split(one).lower().startswith(SCORED) for one in splits)
 
 
 def texts_of(captions: object) -> tuple[str, ...]:
@@ -225,8 +224,7 @@ def _parquet(path: Path) -> Iterator[InputLine]:
             raise DataError(f"{path} has the columns {', '.join(names)}; expected `url` with `caption` or `text`")
         for batch in file.iter_batches(columns=[names[at] for at in roles.values()]):
             for row in zip(*(map(_cell, batch[names[at]].to_pylist()) for at in roles.values()), strict=True):
-                entry = dict(zip(roles, row, strict=True))
-                yield _line(entry["url"], entry["caption"], entry.get("split"))
+                yield _line(dict(zip(roles, row, strict=True)))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not a complete Parquet file ({error}); copy the file again") from error
 
@@ -272,11 +270,10 @@ def _tabbed(text: str, header: dict[str, int] | None) -> InputLine:
     if header is not None:
         if len(fields) != header[""]:
             return InputLine(bad="other columns than the header")
-        entry = {role: fields[at] for role, at in header.items() if role}
-        return _line(entry.get("url", sure[0]), entry["caption"], entry.get("split"))
+        return _line({"url": sure[0]} | {role: fields[at] for role, at in header.items() if role})
     at = fields.index(sure[0]) if sure[0] else 0
     others = reversed(fields[:at]) if at else fields[1:]
-    return _line(sure[0], next((one for one in others if not conceptual.ADDRESS.match(one)), ""))
+    return _line({"url": sure[0], "caption": next((one for one in others if not conceptual.ADDRESS.match(one)), "")})
 
 
 def _json(text: str, kind: str) -> InputLine:
@@ -286,7 +283,7 @@ def _json(text: str, kind: str) -> InputLine:
         return InputLine(bad="no JSON")
     if not isinstance(entry, dict):
         return InputLine(bad="no object")
-    if held_out(split_of(entry)):
+    if held_out(entry):
         return InputLine(bad=OF_SPLIT)
     keys = ("image",) if kind == "pictures" else ADDRESS_KEYS
     where = next((entry[key] for key in keys if isinstance(entry.get(key), str)), None)

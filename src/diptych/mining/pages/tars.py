@@ -112,7 +112,7 @@ def _about(content: bytes) -> inputs.InputLine:
         entry = None
     if not isinstance(entry, dict):
         return inputs.InputLine()
-    if inputs.held_out(inputs.split_of(entry)):
+    if inputs.held_out(entry):
         return inputs.InputLine(bad=inputs.OF_SPLIT)
     texts, page = inputs.texts_of(entry.get("caption")), entry.get("url")
     return inputs.InputLine(texts=tuple(one[:LONGEST] for one in texts), page=page if isinstance(page, str) else "")
