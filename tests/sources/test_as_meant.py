@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import io
+import json
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+from diptych import Dataset
+from diptych.core import Record
+from diptych.data.formats.parsing import Skips
 from diptych.data.formats.public import PublicLayout
 from diptych.data.formats.public_set import write_set
+from diptych.data.formats.table import read
+from diptych.runs.evaluation.evaluate import score_file
 from diptych.runtime.errors import DataError
+from diptych.tasks.gallery import RetrievalGallery
+from diptych.tasks.matching import rankings
 from tests.sources.test_public import SNLI, lines, picture, refs, vcr
 from tests.sources.test_readers import saved
 
@@ -67,3 +77,56 @@ def test_the_files_of_a_set_may_be_in_folders_of_their_kinds(tmp_path: Path) -> 
     saved(tmp_path, "coco/dataset_coco.json", {})
     assert len(there("vqa2", tmp_path)) == 3
     assert there("coco", tmp_path) == ["coco", "coco/dataset_coco.json"]
+
+
+def coco(folder: Path, splits: list[str | None]) -> Path:
+    images = [{"id": n, "file_name": f"{n}.jpg"} | ({"split": s} if s else {}) for n, s in enumerate(splits)]
+    notes = [{"id": n, "image_id": n, "caption": f"a dog {n}"} for n in range(len(splits))]
+    for image in images:
+        saved(folder, str(image["file_name"]), picture())
+    return saved(folder, "refs.json", {"images": images, "annotations": notes})
+
+
+@pytest.mark.parametrize("split", ["validation", "dev", " Val"])
+def test_from_coco_gives_splits_the_names_that_the_command_line_gives(split: str, tmp_path: Path) -> None:
+    file = coco(tmp_path, [None, split])
+    with pytest.warns(UserWarning, match="read as 'val'") as warned:
+        made, other = (Dataset.from_coco(file, tmp_path, split=split), Dataset.read(file, tmp_path, split=split))
+    assert made.splits == other.splits == {"val": 2}
+    assert not [one for one in warned if "selects none" in str(one.message)]
+
+
+@pytest.mark.parametrize("others", [["train", "val"], ["val"]])
+def test_restval_of_a_coco_file_or_of_lines_is_train(others: list[str], tmp_path: Path) -> None:
+    skips = Skips()
+    splits = Counter(one.split for one in read(coco(tmp_path, [*others, "restval"]), skips=skips))
+    assert splits == {"val": 1, "train": len(others)}
+    assert "images of the split 'restval' (read as 'train'): 1" in str(skips)
+    rows = [{"image": f"{n}.jpg", "captions": ["a dog"], "split": s} for n, s in enumerate([*others, "restval"])]
+    assert Counter(one.split for one in read(saved(tmp_path, "own.jsonl", lines(rows)))) == splits
+
+
+def results(folder: Path, more: str) -> tuple[Path, Path]:
+    notes = [{"image_id": n, "caption": f"a {word} dog runs by"} for n, word in enumerate(("red", "big", "old"))]
+    written = saved(folder, "results.json", notes)
+    return written, saved(folder, "refs.json", {"annotations": [*notes, *notes, {"image_id": 1, "caption": more}]})
+
+
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_an_empty_reference_is_left_out_of_scores_and_counted(empty: str, tmp_path: Path) -> None:
+    written, references = results(tmp_path, empty)
+    scored = score_file(written, references, training=references)
+    whole = saved(tmp_path, "whole.json", {"annotations": json.loads(references.read_text())["annotations"][:-1]})
+    assert scored.scores == score_file(written, whole, training=whole).scores
+    assert "empty references (left out): 2" in "; ".join(scored.notes)
+    saved(tmp_path, "only.json", {"annotations": [{"image_id": 7, "caption": empty}]})
+    with pytest.raises(DataError, match="an image has no reference caption; add one"):
+        score_file(written, tmp_path / "only.json")
+
+
+def test_the_first_results_are_in_the_order_that_the_rank_counts() -> None:
+    gallery = RetrievalGallery.of([Record(f"p{n}", captions=(f"dog {n}",), caption_ids=(str(n),)) for n in range(4)])
+    for one in rankings(gallery, np.zeros((4, 4), np.float32)):
+        own = one["picture"] if one["asks"] == "pictures" else f"{one['picture']}#0"
+        assert one["first"].index(own) == one["rank"] == 3
+        assert one.get("first_ids", [own[1]])[-1] == one["picture"][1]
