@@ -6,6 +6,7 @@ import io
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,3 +131,31 @@ def test_the_first_results_are_in_the_order_that_the_rank_counts() -> None:
         own = one["picture"] if one["asks"] == "pictures" else f"{one['picture']}#0"
         assert one["first"].index(own) == one["rank"] == 3
         assert one.get("first_ids", [own[1]])[-1] == one["picture"][1]
+
+
+def two_sets(folder: Path, first: str | None, second: str | None, name: str = "1.jpg") -> list[tuple[str, int]]:
+    """The keys of two sets with an image of this name, and the number of their captions."""
+    parts: list[dict[str, Any]] = []
+    for word, images in (("dog", first), ("cat", second)):
+        notes = {"images": [{"id": 1, "file_name": name}], "annotations": [{"image_id": 1, "caption": f"a {word}"}]}
+        saved(folder, f"{word}.json", notes)
+        parts.append({"captions": f"{word}.json", "split": "train"} | ({"images": images} if images else {}))
+    file = saved(folder, "set.json", {"sets": parts})
+    return [(one.key, len(one.captions)) for one in read(file, need_pictures=False)]
+
+
+@pytest.mark.parametrize("there", [(), ("A",), ("B",), ("A", "B")])
+def test_images_of_two_folders_are_two_also_without_files(there: tuple[str, ...], tmp_path: Path) -> None:
+    for folder in there:
+        saved(tmp_path, f"{folder}/1.jpg", picture())
+    assert two_sets(tmp_path, "A", "B") == [("1", 1), ("B/1", 1)]
+
+
+@pytest.mark.parametrize(("first", "second", "name"), [
+    ("A", "A", "1.jpg"), ("A", "./A/", "1.jpg"), (None, None, "1.jpg"), (None, "A", "1.jpg"), ("A", "A/x", "1.jpg"),
+    ("A", "B", "COCO_val2014_000000000001.jpg"),
+])  # fmt: skip
+def test_an_image_without_a_file_is_one_if_its_folder_may_be(
+    first: str | None, second: str | None, name: str, tmp_path: Path
+) -> None:
+    assert two_sets(tmp_path, first, second, name) == [(name[:-4], 2)]
