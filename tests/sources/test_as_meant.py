@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -159,3 +160,33 @@ def test_an_image_without_a_file_is_one_if_its_folder_may_be(
     first: str | None, second: str | None, name: str, tmp_path: Path
 ) -> None:
     assert two_sets(tmp_path, first, second, name) == [(name[:-4], 2)]
+
+
+METADATA = [
+    (
+        {"text": "ocr words", "caption": "a dog"},
+        ("ocr words",),
+        "'text' and other texts in 'caption' (read: 'text'): 1",
+    ),
+    ({"text": "", "caption": "a cat"}, ("a cat",), ""),
+    ({"text": None, "sentence": ["a cat", "two cats"]}, ("a cat", "two cats"), ""),
+    ({"text": "a cat", "caption": ["a cat"]}, ("a cat",), ""),
+    ({"text": "a cat", "question": "what?"}, ("a cat",), "rows with 'question' (only captions are read): 1"),
+    ({"text": "a cat", "objects": {"bbox": [[1, 2, 3, 4]]}, "answers": []}, ("a cat",), "rows with 'objects'"),
+]
+
+
+@pytest.mark.parametrize(("row", "captions", "note"), METADATA)
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_metadata_gives_the_first_texts_and_names_the_others(
+    row: dict[str, Any], captions: tuple[str, ...], note: str, ending: str, tmp_path: Path
+) -> None:
+    saved(tmp_path, "1.jpg", picture())
+    row = {"file_name": "1.jpg"} | row
+    table = pd.DataFrame({name: [json.dumps(one) if isinstance(one, list) else one] for name, one in row.items()})
+    text = table.to_csv(index=False) if ending == "csv" else lines([row])
+    skips = Skips()
+    file = saved(tmp_path, f"metadata.{ending}", text)
+    assert [one.captions for one in read(file, skips=skips)] == [captions]
+    assert note in str(skips)
+    assert skips.counts if note else not skips.counts

@@ -28,7 +28,8 @@ from diptych.data.formats.values import JsonValue, Words, listed_texts, refuse
 NAMES = ("metadata.jsonl", "metadata.csv")  # all that exist are read
 CSV = ".csv"
 MOST_LINES = 100  # maximum number of lines of a csv row; if a quote is not closed, only the first line is skipped
-CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of these columns is read
+CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first that is not empty is read
+UNREAD = ("question", "questions", "answer", "answers", "objects")  # columns of tasks that are no captions
 _NUMBER = re.compile(r"[-_. ]?\d+$")  # such as the year in test2017
 
 
@@ -127,6 +128,10 @@ def _row(take: Callable[[JsonValue], None], head: list[str], fields: list[str], 
     take(JsonValue(row | {name: listed_texts(row[name]) for name in CAPTIONS if name in row}, where))
 
 
+def _has_text(listed: object) -> bool:
+    return isinstance(listed, list) and any(isinstance(one, str) and one.strip() for one in listed)
+
+
 class _Split(Struct):
     split: Words | None = None
 
@@ -134,16 +139,24 @@ class _Split(Struct):
 def _take(rows: _Read, table: Path, folder: Path, value: JsonValue) -> None:
     line, where, skips = value.read(dict[str, Any]), value.where(), rows.here.skips
     given = line.get("file_name")
-    captions = next((line[one] for one in CAPTIONS if one in line), None)
-    captions = [captions] if isinstance(captions, str) else captions
+    texts = {name: [one] if isinstance(one := line[name], str) else one for name in CAPTIONS if name in line}
+    filled = [name for name, listed in texts.items() if _has_text(listed)]
+    read = next(iter([*filled, *texts]), "")
+    captions = texts.get(read)
     if not isinstance(given, str) or not given.strip():
         value.refuse("a line without `file_name`", "the image's name as `file_name`")
     rows.named.add(name := (folder / given).as_posix())
     if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
         value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(CAPTIONS)}")
-    texts, split = JsonValue(captions, where).read(list[Words]), value.read(_Split).split
+    for column in filled[1:]:
+        if texts[column] != captions:
+            skips.add(f"rows with {read!r} and other texts in {column!r} (read: {read!r})", where)
+    for column in UNREAD:
+        if line.get(column):
+            skips.add(f"rows with {column!r} (only captions are read)", where)
+    words, split = JsonValue(captions, where).read(list[Words]), value.read(_Split).split
     once_split(rows.splits, rows.here, name, split, value)
-    for caption in texts or [""]:
+    for caption in words or [""]:
         if caption.strip():
             rows.captions.add(name, (caption, table), where)
         else:
