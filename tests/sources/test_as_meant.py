@@ -190,3 +190,61 @@ def test_metadata_gives_the_first_texts_and_names_the_others(
     assert [one.captions for one in read(file, skips=skips)] == [captions]
     assert note in str(skips)
     assert skips.counts if note else not skips.counts
+
+
+TABLES = {
+    "lists": 'image,caption\n3.jpg,"[""x y"", ""z w""]"\n',
+    "other order": "caption,image\nx y,3.jpg\nz w,3.jpg\n",
+    "split": 'Image,Caption,Split\n3.jpg,x y,validation\n3.jpg,"z w",\n',
+    "tabs": "split\timage\tcaption\nval\t3.jpg\tx y\nval\t3.jpg\tz w\n",
+    "plural": "image,captions\n3.jpg,\"['x y', 'z w']\"\n",
+    "the index of pandas": ",image,caption\n0,3.jpg,x y\n1,3.jpg,z w\n",
+    "first not empty": "image,caption,captions\n3.jpg,,\"['x y', 'z w']\"\n",
+}
+
+
+@pytest.mark.parametrize("which", TABLES)
+@pytest.mark.parametrize("name", ["b.csv", "b.tsv", "captions.txt"])
+def test_a_table_of_images_and_captions_is_read_by_its_columns(which: str, name: str, tmp_path: Path) -> None:
+    saved(tmp_path, "3.jpg", picture())
+    skips = Skips()
+    (one,) = read(saved(tmp_path, name, TABLES[which]), skips=skips)
+    assert (one.key, one.captions) == ("3", ("x y", "z w"))
+    assert one.split == "val" or "plit" not in TABLES[which]
+    if which != "split":
+        assert not skips.counts
+
+
+@pytest.mark.parametrize("between", [",", "\t"])
+def test_a_caption_of_two_lines_is_read(between: str, tmp_path: Path) -> None:
+    for number in (1, 2):
+        saved(tmp_path, f"{number}.jpg", picture())
+    captions = ["a dog\nand a cat, asleep", 'a "big" cat', "line\n\nline", "a cup"]
+    table = pd.DataFrame({"image": ["1.jpg", "1.jpg", "2.jpg", "2.jpg"], "caption": captions})
+    skips = Skips()
+    first, second = read(saved(tmp_path, "b.csv", table.to_csv(index=False, sep=between)), skips=skips)
+    assert [*first.captions, *second.captions] == captions
+    assert not skips.counts
+
+
+def test_quotes_between_tabs_do_not_join_rows(tmp_path: Path) -> None:
+    for number in (1, 2):
+        saved(tmp_path, f"{number}.jpg", picture())
+    text = 'image\tcaption\n1.jpg\t"an open quote\n2.jpg\tthe end"\n'
+    assert [one.captions for one in read(saved(tmp_path, "b.tsv", text))] == [('"an open quote',), ('the end"',)]
+
+
+def test_a_table_names_what_it_does_not_read(tmp_path: Path) -> None:
+    saved(tmp_path, "1.jpg", picture())
+    skips = Skips()
+    text = "image,caption,captions,width,split\n1.jpg,a,b,100,train\n1.jpg,c,,100,Train\n1.jpg,e,,100,test\n"
+    (one,) = read(saved(tmp_path, "b.csv", text), skips=skips)
+    assert one.captions == ("a", "c")
+    for note in ("columns 'width' (not read): 1", "'caption' and other texts in 'captions'", "found `test`"):
+        assert note in str(skips)
+
+
+def test_a_table_of_captions_and_addresses_may_have_lists(tmp_path: Path) -> None:
+    text = "caption\turl\n['a dog', 'a cat']\thttp://a.test/1.jpg\n"
+    (one,) = read(saved(tmp_path, "c.tsv", text), need_pictures=False)
+    assert one.captions == ("a dog", "a cat")

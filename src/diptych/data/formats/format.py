@@ -124,7 +124,7 @@ def named_split(wanted: Wanted, split: str | None, where: str) -> str | None:
 def once_split(splits: dict[str, str | None], wanted: Wanted, image: str, split: str | None, value: JsonValue) -> None:
     """Store the split that an entry names for its image. Raises DataError if an earlier entry named another split."""
     named = named_split(wanted, split, value.where())
-    if named and (earlier := splits.setdefault(image, named)) != named:
+    if named and usual_split(earlier := splits.setdefault(image, named) or "") != usual_split(named):
         value.refuse(f"`{named}`", f"`{earlier}`, the split of an earlier entry with {image}", "split")
 
 
