@@ -1,6 +1,7 @@
 """Read Flickr8k (Hodosh et al., JAIR 2013): a file of captions, and a list of image names for each split."""
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from diptych.core import Record
@@ -25,8 +26,8 @@ LISTS = {"train": "Flickr_8k.trainImages.txt", "val": "Flickr_8k.devImages.txt",
 WORDS = ("caption", "captions")  # columns of Kaggle's version, which also has `image`, and perhaps `split`
 IMAGE = "image"
 TOKEN = "token"  # part of the original files' names
+_ENDS = re.compile(r"^[^\S\t]+|[^\S\t]+$")  # spaces at the ends of a line
 _TOKEN_LINE = re.compile(r"([^\t]+)(#\d+)(?:\t(.*))?")
-_WANTED = "`NAME#NUMBER TAB caption`"
 
 
 def read(wanted: Wanted, table: Source) -> list[Record]:
@@ -36,86 +37,97 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     image names in the same folder. Images that no list contains are counted in `wanted.skips` and left out. Raises
     DataError if no caption is left.
     """
-    path, skips, head = table.path, wanted.skips, _head(table)
-    named = dict[str, str | None]()
-    splits, captions = {} if SPLIT in head else _listed(path.parent), ByImage[tuple[str, str]]()
-    once = Once("picture")
+    path, skips, head = table.path, wanted.skips, list[str]()
+    if _is_kaggles(table):
+        rows = fields_of([_ENDS.sub("", line) for line in read_lines(path)], path.name, _between(table))
+        head = _names(next(rows)[1])
+    taken = _Taken(wanted, head, {} if SPLIT in head else _listed(path.parent))
 
-    def take(name: str, words: str, caption_id: str, where: str) -> None:
+    def check_listed(name: str) -> None:
+        if name not in taken.captions:
+            raise DataError(f"{path}: found no caption of {name}, which is in a split's list; download all files again")
+
+    if head:
+        for name in (name for name in head if name and name not in (IMAGE, SPLIT, *WORDS)):
+            skips.add(f"columns {name[:40]!r} (not read)", path.name)
+        skips.every((row for row in rows if _names(row[1]) != head), taken.row, "line")
+    else:
+        each_line(path, skips, taken.token)
+    skips.every(taken.splits, check_listed, "listed image")
+    if not len(taken.captions):
+        raise DataError(f"{path}: found no caption of any image, expected lines of {taken.form}; {skips}")
+    return taken.captions.records(wanted, taken.record)
+
+
+@dataclass
+class _Taken:
+    """The captions read so far."""
+
+    wanted: Wanted
+    head: list[str]
+    splits: dict[str, str]  # of the lists
+    named: dict[str, str | None] = field(default_factory=dict)  # image -> split, if its row names one
+    captions: ByImage[tuple[str, str]] = field(default_factory=ByImage[tuple[str, str]])
+    once: Once = field(default_factory=lambda: Once("picture"))
+
+    @property
+    def form(self) -> str:
+        names = ",".join("NAME" if name == IMAGE else name for name in self.head)
+        return f"`{names}`, in quotes where it has a comma" if names else "`NAME#NUMBER TAB caption`"
+
+    def token(self, line: str, where: str) -> None:
+        if (match := _TOKEN_LINE.fullmatch(line.strip())) is None or not (name := match[1].strip()):
+            raise DataError(f"{where}: expected {self.form}; correct the line")
+        self.take(name, (match[3] or "").strip(), name + match[2], where)
+
+    def row(self, row: tuple[str, list[str]]) -> None:
+        where, fields = row
+        check_utf8(",".join(fields), where)
+        cells = dict(zip(self.head, fields, strict=False))
+        if not (name := cells.get(IMAGE, "").strip()) or len(fields) != len(self.head):
+            raise DataError(f"{where}: expected {self.form}; correct the line")
+        once_split(self.named, self.wanted, name, cells.get(SPLIT), JsonValue(cells, where))
+        listed = {one: listed_texts(cells[one].strip()) for one in WORDS if one in cells}
+        for words in first_texts(listed, self.wanted.skips, where) or [""]:
+            self.take(name, words.strip(), "", where)
+
+    def take(self, name: str, words: str, caption_id: str, where: str) -> None:
+        skips = self.wanted.skips
         if PurePath(name).suffix.lower() not in ENDINGS:
             skips.add("captions of files that are not images", where)
-        elif splits and name not in splits:
+        elif self.splits and name not in self.splits:
             skips.add("captions of images that are in no split's list", where)
         elif not words:
             skips.add("empty captions", where)
         else:
-            if name not in captions:
-                once.check(key_of_name(name), where)
-            captions.add(name, (words, caption_id), where)
+            if name not in self.captions:
+                self.once.check(key_of_name(name), where)
+            self.captions.add(name, (words, caption_id), where)
 
-    def take_token(line: str, where: str) -> None:
-        if (match := _TOKEN_LINE.fullmatch(line.strip())) is None or not (name := match[1].strip()):
-            raise DataError(f"{where}: expected {_WANTED}; correct the line")
-        take(name, (match[3] or "").strip(), name + match[2], where)
-
-    def take_row(row: tuple[str, list[str]]) -> None:
-        where, fields = row
-        check_utf8(",".join(fields), where)
-        cells = dict(zip(head, fields, strict=False))
-        if not (name := cells.get(IMAGE, "").strip()) or len(fields) != len(head):
-            raise DataError(f"{where}: expected {_form(head)}; correct the line")
-        once_split(named, wanted, name, cells.get(SPLIT), JsonValue(cells, where))
-        listed = {one: listed_texts(cells[one].strip()) for one in WORDS if one in cells}
-        for words in first_texts(listed, skips, where) or [""]:
-            take(name, words.strip(), "", where)
-
-    def check_listed(name: str) -> None:
-        if name not in captions:
-            raise DataError(f"{path}: found no caption of {name}, which is in a split's list; download all files again")
-
-    if head:
-        for one in head:
-            if one and one not in (IMAGE, SPLIT, *WORDS):
-                skips.add(f"columns {one[:40]!r} (not read)", path.name)
-        rows = fields_of([line.strip() for line in read_lines(path)], path.name, _between(table))
-        skips.every((row for row in rows if _names(row[1]) != head), take_row, "line")
-    else:
-        each_line(path, skips, take_token)
-    skips.every(splits, check_listed, "listed image")
-    if not len(captions):
-        expected = _form(head) if head else _WANTED
-        raise DataError(f"{path}: found no caption of any image, expected lines of {expected}; {skips}")
-
-    def record(name: str, texts: tuple[tuple[str, str], ...], where: str) -> Record:
-        return wanted.record(name, where, split=splits.get(name) or named.get(name), **named_captions(texts))
-
-    return captions.records(wanted, record)
+    def record(self, name: str, texts: tuple[tuple[str, str], ...], where: str) -> Record:
+        split = self.splits.get(name) or self.named.get(name)
+        return self.wanted.record(name, where, split=split, **named_captions(texts))
 
 
 def is_table(table: Source) -> bool:
     """Return True for a file of Flickr8k's captions: `token` is part of its name, or its head has Kaggle's columns."""
     if not table.path.is_file() or table.path.suffix.lower() not in (".txt", ".csv", ".tsv", f".{TOKEN}"):
         return False
-    return TOKEN in table.path.name.lower().split(".") or bool(_head(table))
+    return TOKEN in table.path.name.lower().split(".") or _is_kaggles(table)
 
 
 def _between(table: Source) -> str:
     return "\t" if "\t" in first_line(table.path)[0] else ","
 
 
-def _head(table: Source) -> list[str]:
-    """Return the columns of a table, in lower case, if it has images and captions, and no addresses; else nothing."""
-    fields = next(fields_of([first_line(table.path)[0]], "", _between(table)), ("", []))[1]
-    names = _names(fields)
-    return names if IMAGE in names and {*names} & {*WORDS} and not {*names} & {*ADDRESSES} else []
+def _is_kaggles(table: Source) -> bool:
+    """Return True if the first line names a column of images and one of captions, and none of addresses."""
+    names = {name.strip().strip('"').lower() for name in first_line(table.path)[0].split(_between(table))}
+    return IMAGE in names and bool(names & {*WORDS}) and not names & {*ADDRESSES}
 
 
 def _names(fields: list[str]) -> list[str]:
-    return [field.strip().lower() for field in fields]
-
-
-def _form(head: list[str]) -> str:
-    return f"`{','.join('NAME' if name == IMAGE else name for name in head)}`, in quotes where it has a comma"
+    return [name.strip().lower() for name in fields]
 
 
 def _listed(folder: Path) -> dict[str, str]:

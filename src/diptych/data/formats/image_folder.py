@@ -120,6 +120,8 @@ def fields_of(lines: Sequence[str], name: str, between: str = ",") -> Iterator[t
                 break
         if between == "\t" and not fields and lines[at].strip():
             fields, end = lines[at].split(between), at + 1  # quotes between tabs are part of the text
+        while between == "\t" and len(fields) > len(head) > 0 and not fields[-1].strip():
+            fields.pop()
         at = end if not head or len(fields) == len(head) else at + 1
         if fields or lines[at - 1].strip():
             head = head or fields
