@@ -6,6 +6,7 @@ import asyncio
 import base64
 import builtins
 import io
+import gc
 import json
 import struct
 import tempfile
@@ -120,11 +121,19 @@ def test_bad_pictures_are_refused_by_name(local, content, status, told):
         (b"--x\r\nContent-Disposition: form-data\r\n\r\na\r\n--x--", FORM, 422, "body"),
         (b'--x\r\nContent-Disposition: form-data; name="image"\r\n\r\n/etc/passwd\r\n--x--\r\n', FORM, 422, "image"),
         (b'--x\r\nContent-Disposition: form-data; name="f"; filename="g"\r\n\r\na\r\n--x--\r\n', FORM, 422, "image"),
+        (b'--x\r\nContent-Disposition: form-data; name="image"; filename="g"\r\n\r\na', FORM, 422, "body"),
     ],
 )
 def test_bad_requests_say_where_and_what(local, body, kind, status, where):
     refused = problem(local.post("/v1/ask", content=body, headers={"content-type": kind}))
     assert (refused["status"], refused["where"]) == (status, where), refused
+
+
+def test_a_form_that_is_cut_off_is_named_and_leaves_no_file_open(local):
+    cut = b'--x\r\nContent-Disposition: form-data; name="image"; filename="g"\r\n\r\n' + picture()[:90]
+    refused = problem(local.post("/v1/caption", content=cut, headers={"content-type": FORM}))
+    assert refused["detail"] == "the form is cut off: the file has no end; send it again"
+    gc.collect()  # an open file is a warning, which pytest makes an error
 
 
 def test_options_out_of_range_are_refused_by_their_names(local):

@@ -38,6 +38,12 @@ PIECE = 2**16  # bytes
 class _InMemory(MultiPartParser):
     spool_max_size = 2**40  # uploads are never written to disk
 
+    def close(self) -> int:
+        """Close the files of all parts, also of a part without an end, and return their number."""
+        for file in self._files_to_close_on_error:
+            file.close()
+        return len(self._files_to_close_on_error)
+
 
 class Arriving:
     """Reads request bodies, of which at most `limits.arriving_bytes` are in memory at the same time."""
@@ -132,15 +138,18 @@ async def _from_form(content_type: str, body: bytes, lists: Collection[str]) -> 
     charset = re.search(r"charset\s*=\s*\"?([^\s;\"]*)", content_type, re.IGNORECASE)
     if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
         raise RequestRefused(415, f"found charset {charset[1][:50]!r}; expected UTF-8", where="content-type")
+    headers = Headers({"content-type": content_type})
+    parser = _InMemory(headers, whole(), max_files=1, max_fields=FIELDS, max_part_size=VALUE)
     try:
-        headers = Headers({"content-type": content_type})
-        form = await _InMemory(headers, whole(), max_files=1, max_fields=FIELDS, max_part_size=VALUE).parse()
+        form = await parser.parse()
+        sent = await _fields(form, lists)
     except (MultiPartException, KeyError, ValueError, LookupError) as error:
         raise RequestRefused(422, f"the form cannot be read: {error}", where="body") from None
-    try:
-        return await _fields(form, lists)
     finally:
-        await form.close()
+        files = parser.close()
+    if files and sent[1] is None:
+        raise RequestRefused(422, "the form is cut off: the file has no end; send it again", where="body")
+    return sent
 
 
 async def _fields(form: FormData, lists: Collection[str]) -> Sent:
