@@ -261,7 +261,7 @@ def test_hidden_regions(form):
 
 def test_what_cannot_be_read_is_refused_with_a_way_out():
     model = toy.model()
-    with pytest.raises(DataError, match="6 regions, the model reads at most 5; keep the best ones"):
+    with pytest.raises(DataError, match="6 regions, but the model reads at most 5; keep the best ones"):
         model(batch_of(6))
     with pytest.raises(DataError, match=r"text has 18 words, but the model has positions for 17"):
         model(collate([replace(toy.sample(1), text=torch.zeros(18, dtype=torch.long))]))
