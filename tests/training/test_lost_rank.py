@@ -92,7 +92,7 @@ def test_processes_that_do_not_meet_are_told_where(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, value)
     with (
         pytest.raises(
-            TrainingError, match=r"have not connected at here:29500 \(The server socket has failed to listen"
+            TrainingError, match=r"did not connect at here:29500 \(The server socket has failed to listen"
         ),
         ranks.join_ranks(torch.device("cpu")),
     ):

@@ -140,7 +140,7 @@ class Batch:
         return request(self).mask.nonzero(as_tuple=True) if known is None else known
 
     def counted_regions(self) -> list[int]:
-        """Return the number of regions of each sample. For a batch made by `collate`, this does not wait for the GPU."""
+        """Return the number of regions of each sample. A batch made by `collate` has it without a wait for the GPU."""
         return self.regions_present.sum(1).tolist() if self.region_counts is None else self.region_counts
 
     def counted_words(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""The feature contract: a description of the extractor that computed a set of features. Stores and models contain it."""
+"""The feature contract: a description of the extractor that computed the features of a store or model."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ Capability = Literal[
 
 
 class Method(str):
-    """The name of a model's method that an objective needs. `Method("fuse")` means that `loss` calls `model.fuse(...)`."""
+    """The name of a model's method that an objective needs. `Method("fuse")`: `loss` calls `model.fuse(...)`."""
 
 
 Needs = frozenset[Capability | Method]

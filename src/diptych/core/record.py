@@ -151,7 +151,7 @@ class Record:
         return self if self.regions is None else replace(self, regions=self.regions.first(most))
 
     def words(self) -> dict[str, tuple[Any, ...]]:
-        """Return {name: entries} of the annotations whose texts models read. The name is a field, or a task in `more`."""
+        """Return {field, or task in `more`: entries} of the annotations whose texts models read."""
         return {name: getattr(self, name) for name in WORDED} | dict(self.more)
 
     def marked(self, *kinds: Mark) -> list[Any]:
