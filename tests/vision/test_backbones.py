@@ -210,7 +210,7 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     _, file, _ = timm_file(tmp_path)
     for name, fault in (
         ("timm/test_resnet", "does not hold weights of timm/test_resnet"),
-        ("resnet18", "is of another network"),
+        ("resnet18", "belongs to another network"),
     ):
         with pytest.raises(CheckpointError, match=rf"model\.safetensors {fault}"):
             Backbone.of(name, weights=file)
@@ -284,7 +284,7 @@ def test_options_that_a_detector_would_ignore_are_refused(tmp_path: Path) -> Non
         (
             str(tmp_path / "grid"),
             {"select": TDEN},
-            "always keeps the same regions",
+            "does not accept a selection rule",
         ),
     ):
         with pytest.raises(RecipeError, match=message):

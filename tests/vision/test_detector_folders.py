@@ -33,7 +33,7 @@ def test_every_file_is_held_against_the_contract(small: StorybookDetector, whole
     detector = with_whole(small) if whole else small
     detector.save(tmp_path)
     check_detector(tmp_path, detector.contract.weights)
-    with pytest.raises(CheckpointError, match="did not make these features"):
+    with pytest.raises(CheckpointError, match="did not compute these features"):
         check_detector(tmp_path, "0" * 64, files=False)
     for path in sorted(tmp_path.rglob("*.safetensors")):
         content = path.read_bytes()
