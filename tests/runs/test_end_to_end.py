@@ -268,7 +268,7 @@ def test_words_that_leave_no_room_for_regions_are_refused(tmp_path: Path) -> Non
     store, official = store_in(tmp_path), "model.region_budget=official"
     many = find_recipe("vl-bert/small/vqa", [*TINY, official, "data.max_words=40"])
     with pytest.raises(
-        RecipeError, match=r"leaves 32 positions.*data.max_words=40 needs 43; .*or set model\.region_budget=paper"
+        RecipeError, match=r"has 32 positions.*data.max_words=40 needs 43; .*or set model\.region_budget=paper"
     ):
         learner_of(tmp_path / "run", many, store)
     recipe = find_recipe("vl-bert/small/vqa", [*TINY, "data.max_words=1", "model.positions=8"])

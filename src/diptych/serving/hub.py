@@ -138,9 +138,7 @@ def _hub_errors(name: str, otherwise: str) -> Iterator[None]:
             case GatedRepoError():
                 why = "is gated: request access on its page on the hub, then set HF_TOKEN to your token"
             case RepositoryNotFoundError():
-                why = (
-                    "is not on the hub, or not visible with this token; check the name; for a private one set HF_TOKEN"
-                )
+                why = "is not on the hub, or not visible with this token; check the name; if private, set HF_TOKEN"
             case errors.RevisionNotFoundError():
                 why = f"on the hub lacks this revision; pass one of https://huggingface.co/{name}/commits, or none"
             case RemoteEntryNotFoundError():

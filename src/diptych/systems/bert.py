@@ -49,7 +49,7 @@ IN_LAYER = {  # names inside an encoder layer, equal in all these checkpoints
 SELF_ATTENTION = {"attention.self": "attention"}  # the file's query, key and value are joined to one tensor
 TABLE = NAMES | layer_table("bert.encoder.layer", "encoder.layers", IN_LAYER, SELF_ATTENTION)
 UNUSED = {
-    TIED: "the word embeddings once more",
+    TIED: "a copy of the word embeddings",
     "cls.seq_relationship": "next-sentence head, which Unified VLP does not have",
     "crit_mask_lm_smoothed": "a constant of the loss",
     "bert.embeddings.position_ids": "a constant",
