@@ -81,5 +81,5 @@ def test_a_description_of_before_is_read_and_one_of_later_is_not(
     with monkeypatch.context() as later:
         later.setattr(weights, "FORMAT", 3)
         small.save(tmp_path)
-    with pytest.raises(CheckpointError, match="has format 3, but this Diptych reads 2"):
+    with pytest.raises(CheckpointError, match="has format 3, but this version of Diptych reads 2"):
         read_detector(tmp_path)
