@@ -96,6 +96,6 @@ def test_features_without_classes_say_which_objective_wants_them(
           "--set", "training.steps=1", "--set", "training.batch=4", "--set",
           "training.validate_every=null")  # fmt: skip
     refused = run(*at)
-    assert (refused.code, "the features in one/store have none" in refused.error) == (2, True), refused.error
+    assert (refused.code, "the features in one/store lack classes" in refused.error) == (2, True), refused.error
     setting = refused.error.partition("leave that objective out: --set ")[2].split()[0]
     assert run(*at, "--set", setting).code == 0

@@ -19,7 +19,7 @@ from diptych.core import Question, Record
 from diptych.core.record import WORDED
 from diptych.data.extract.own_data import store_of
 from diptych.data.formats import coco
-from diptych.data.formats.format import Source, Wanted
+from diptych.data.formats.format import Source, Wanted, usual_split, with_usual_splits
 from diptych.data.formats.parsing import Skips, combined
 from diptych.data.formats.table import read
 from diptych.data.store.store import INDEX, Store, iterate
@@ -165,7 +165,7 @@ class Dataset(Sequence[Example]):
             with _warned(data, skip_bad) as skips:
                 folder = None if images is None else Path(images)
                 made = cls(read(data, folder, split=split, seed=seed, skips=skips), data.stem)
-        if split is not None and made.splits.keys() - {split}:
+        if split is not None and made.splits.keys() - {split, usual_split(split)}:
             warnings.warn(f"{data} names {', '.join(made.splits)}; split= selects none, data[...] does", stacklevel=3)
         return made
 
@@ -184,7 +184,8 @@ class Dataset(Sequence[Example]):
         check_type("split", split, str, "the name of a split", DataError)
         file = Path(captions)
         with _warned(file, skip_bad) as skips:
-            return cls(coco.read_captions(Wanted(Path(images), split, skips=skips), Source(file)), file.stem)
+            records = coco.read_captions(Wanted(Path(images), split, skips=skips), Source(file))
+            return cls(with_usual_splits(records, skips), file.stem)
 
     @classmethod
     @python_errors
@@ -199,8 +200,9 @@ class Dataset(Sequence[Example]):
         that is not a file, a copy is stored in the cache. A caption or answer is a text, a list of texts, or a text
         that holds such a list, such as "['a dog', 'a cat']". For several questions in a row, the answers are a list of
         lists, one per question. Rows of a `DatasetDict` without a split of their own keep its splits. Other rows
-        without a split have that of a row with the same image, else a split as in `read`. Rows with the same image are
-        joined. Raises DataError, with the row's index, for a row without texts or without an image.
+        without a split have that of a row with the same image, else a split drawn from `seed` and the image's path as
+        the row has it, with the shares of `read`. Rows with the same image are joined. Raises DataError, with the row's
+        index, for a row without texts or without an image.
         """
         with _warned("rows", False) as skips:
             records = Columns(image, caption, question, answer, split, Wanted(seed=seed, skips=skips)).read(rows)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diptych.data.formats.parsing import read_json
+from diptych.data.formats.parsing import Skips, read_json
 from diptych.runtime.errors import DataError
 
 
@@ -48,16 +48,24 @@ def read_answer_results(
     return _checked(path, ("question_id", "answer"), expected, allow_missing, allow_unknown)
 
 
-def read_references(path: Path) -> dict[str, tuple[str, ...]]:
-    """Read image id -> reference captions, in the file's order. Raises DataError for an image without references."""
+def read_references(path: Path, skips: Skips | None = None) -> dict[str, tuple[str, ...]]:
+    """Read image id -> reference captions, in the file's order. Empty ones are counted in `skips` and left out.
+
+    Raises DataError for an image without references.
+    """
     content = read_json(path, str(path)).value
     if not isinstance(content, dict) or "annotations" not in content:
         raise _mismatch(f"{path}", 'COCO\'s form {"images": [...], "annotations": [...]}', content)
     references: dict[str, list[str]] = {}
     for key, caption in _pairs(path, content["annotations"], "image_id", "caption"):
-        references.setdefault(key, []).append(caption)
-    for key, _, _ in _entries(path, content.get("images", []), "id"):
-        if key not in references:
+        kept = references.setdefault(key, [])
+        if caption.strip():
+            kept.append(caption)
+        elif skips is not None:
+            skips.add("empty references (left out)", key)
+    listed = (key for key, _, _ in _entries(path, content.get("images", []), "id"))
+    for key in dict.fromkeys((*references, *listed)):
+        if not references.get(key):
             raise DataError(f"{path}: an image has no reference caption; add one, or remove it from `images`", key=key)
     if not references:
         raise DataError(f"{path}: found no reference captions; pass a file with captions")

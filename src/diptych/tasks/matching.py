@@ -179,17 +179,19 @@ def rankings(
     results = []
     for row in range(len(gallery.keys)) if pictures is None else pictures:
         scores = _kept(np.asarray(table[row]), None if among is None else among[0][row])
-        best = [gallery.captions[at] for at in _best(scores)]
+        right = partial(gallery.right_captions, row)
+        best = [gallery.captions[at] for at in _best(scores, right(gallery.equals))]
         first: dict[str, Any] = {"first": [caption.key for caption in best]}
         first |= {"first_ids": [caption.id for caption in best]} if any(caption.id for caption in best) else {}
-        ranks = _ranks(gallery, scores, partial(gallery.right_captions, row))
+        ranks = _ranks(gallery, scores, right)
         key = gallery.keys[row]
         results.append({"key": key, "asks": "captions", **ranks, **first, "picture": key})
     for column in range(len(gallery.captions)) if captions is None else captions:
         caption = gallery.captions[column]
         scores = _kept(np.asarray(table[:, column]), None if among is None else among[1][column])
-        keys = [gallery.keys[at] for at in _best(scores)]
-        ranks = _ranks(gallery, scores, partial(gallery.right_pictures, column))
+        right = partial(gallery.right_pictures, column)
+        keys = [gallery.keys[at] for at in _best(scores, right(gallery.equals))]
+        ranks = _ranks(gallery, scores, right)
         query = {"picture": gallery.keys[caption.picture], "caption": caption.text}
         query |= {"caption_id": caption.id} if caption.id else {}
         results.append({"key": caption.key, "asks": "pictures", **ranks, "first": keys, **query})
@@ -216,6 +218,7 @@ def _kept(scores: NDArray[np.float32], among: NDArray[np.int64] | None) -> NDArr
     return kept
 
 
-def _best(scores: NDArray[np.float64]) -> list[int]:
-    order = np.argsort(-scores, kind="stable")[:FIRST]
+def _best(scores: NDArray[np.float64], right: NDArray[np.bool_]) -> list[int]:
+    """Return the first results in the order that `rank_of` counts: of equal scores, the wrong ones first."""
+    order = np.lexsort((right, -scores))[:FIRST]
     return [int(at) for at in order if scores[at] > -np.inf]

@@ -11,11 +11,11 @@ from diptych.core import Record
 from diptych.data.formats.format import Source, Wanted, named_split
 from diptych.data.formats.image_folder import CAPTIONS
 from diptych.data.formats.parsing import Once, each_json_line, each_line, first_line, key_of_name
-from diptych.data.formats.values import JsonValue, Text
+from diptych.data.formats.values import JsonValue, Text, listed_texts
 from diptych.runtime.errors import DataError
 
 ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
-_ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # possible names of the URL column
+ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # possible names of the URL column
 SPLIT = "split"
 
 
@@ -27,7 +27,7 @@ def fits(source: Source) -> bool:
 def _columns(table: Source) -> tuple[int, int] | None:
     """Return the indices of the caption and the URL column, found by the header; None if a column is missing."""
     names = [name.lower() for name in table.names]
-    at = next((at for at, name in enumerate(names) if name in _ADDRESSES), None)
+    at = next((at for at, name in enumerate(names) if name in ADDRESSES), None)
     others = [place for place, name in enumerate(names) if place != at and name != SPLIT]
     words = next((place for place in others if names[place] in CAPTIONS), others[0] if len(others) == 1 else None)
     return None if at is None or words is None else (words, at)
@@ -57,9 +57,14 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
             raise DataError(f"{where}: found {len(fields)} fields, expected `caption TAB url`; correct the line")
         if ADDRESS.match(caption) and not ADDRESS.match(rest[0]):
             caption, rest[0] = rest[0], caption
+        listed = listed_texts(caption.strip())
+        words = (listed,) if isinstance(listed, str) else tuple(one for one in listed if one.strip())
+        if not words:
+            wanted.skips.add("empty captions", where)
+            return None
         key = f"{table.path.stem}/{int(where.rpartition(' ')[2]) - 1:06d}"
         split = named_split(wanted, fields[splits[0]] if splits else None, where)
-        return wanted.record(rest[0].strip(), where, key=key, split=split, captions=(caption.strip(),))
+        return wanted.record(rest[0].strip(), where, key=key, split=split, captions=words)
 
     return [record for record in each_line(table.path, wanted.skips, take) if record is not None]
 

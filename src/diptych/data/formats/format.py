@@ -20,6 +20,7 @@ from diptych.vision.image_files import is_named_image
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 SYNONYMS = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
+JOINED = {"restval": "train"}  # parts of a split; restval: images of COCO's val set that papers train on
 JSON = (".json", ".jsonl")
 NEAREST = 2  # number of formats that an error suggests
 _NAMED = re.compile(rf"(?<![a-z])({'|'.join((*SHARES, *SYNONYMS))})(?=\d*(?![a-z]))", re.I)  # train in train2017
@@ -43,7 +44,7 @@ def drawn_split(key: str, seed: int) -> str:
 def usual_split(name: str) -> str:
     """Return the usual name of a split, such as val for `Validation `. Other names only lose spaces at their ends."""
     plain = name.strip()
-    return SYNONYMS.get(plain.lower(), plain.lower() if plain.lower() in SHARES else plain)
+    return (SYNONYMS | JOINED).get(plain.lower(), plain.lower() if plain.lower() in SHARES else plain)
 
 
 def with_usual_splits(records: Iterable[Record], skips: Skips) -> list[Record]:
@@ -123,7 +124,7 @@ def named_split(wanted: Wanted, split: str | None, where: str) -> str | None:
 def once_split(splits: dict[str, str | None], wanted: Wanted, image: str, split: str | None, value: JsonValue) -> None:
     """Store the split that an entry names for its image. Raises DataError if an earlier entry named another split."""
     named = named_split(wanted, split, value.where())
-    if named and (earlier := splits.setdefault(image, named)) != named:
+    if named and usual_split(earlier := splits.setdefault(image, named) or "") != usual_split(named):
         value.refuse(f"`{named}`", f"`{earlier}`, the split of an earlier entry with {image}", "split")
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,7 +28,8 @@ from diptych.data.formats.values import JsonValue, Words, listed_texts, refuse
 NAMES = ("metadata.jsonl", "metadata.csv")  # all that exist are read
 CSV = ".csv"
 MOST_LINES = 100  # maximum number of lines of a csv row; if a quote is not closed, only the first line is skipped
-CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first of these columns is read
+CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first that is not empty is read
+UNREAD = ("question", "questions", "answer", "answers", "objects")  # columns of tasks that are no captions
 _NUMBER = re.compile(r"[-_. ]?\d+$")  # such as the year in test2017
 
 
@@ -68,7 +69,9 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     for table in listed:
         take = partial(_take, rows, table, table.parent.relative_to(root))
         if table.suffix.lower() == CSV:
-            here.skips.every(_rows(table, take), lambda row: row(), "row")
+            rows_of = fields_of(read_lines(table), table.name)
+            head = [name.strip() for name in next(rows_of, ("", [""]))[1]]
+            here.skips.every(rows_of, partial(_row, take, head), "row")
         else:
             each_json_line(table, here.skips, take)
     records = rows.captions.records(here, partial(_record, rows))
@@ -101,30 +104,52 @@ def _split_of(name: str, skips: Skips) -> str | None:
     return None
 
 
-def _rows(table: Path, take: Callable[[JsonValue], None]) -> Iterator[Callable[[], None]]:
-    """Yield for each row of a csv a function that passes the row to `take`.
+def fields_of(lines: Sequence[str], name: str, between: str = ",") -> Iterator[tuple[str, list[str]]]:
+    """Yield the location and the fields of each row of a table, its head first. `name` is the file's name.
 
-    For an invalid row the function raises DataError.
+    The fields of an invalid row are empty, or not as many as those of the head.
     """
-    lines = read_lines(table)
-    head, at = [name.strip() for name in next(csv.reader(lines[:1]), [])], 1
+    head, at = list[str](), 0
     while at < len(lines):
-        where, fields, end = f"{table.name} line {at + 1}", list[str](), at + 1
+        where, fields, end = f"{name} line {at + 1}", list[str](), at + 1
         for end in range(at + 1, min(at + MOST_LINES, len(lines)) + 1):
+            if between == "\t" and between in "".join(lines[at + 1 : end]):
+                break  # the next row
             with suppress(csv.Error):
-                fields = next(csv.reader([f"{line}\n" for line in lines[at:end]], strict=True), [])
+                fields = next(csv.reader([f"{line}\n" for line in lines[at:end]], delimiter=between, strict=True), [])
                 break
-        at = end if len(fields) == len(head) else at + 1
+        if between == "\t" and not fields and lines[at].strip():
+            fields, end = lines[at].split(between), at + 1  # quotes between tabs are part of the text
+        while between == "\t" and len(fields) > len(head) > 0 and not fields[-1].strip():
+            fields.pop()
+        at = end if not head or len(fields) == len(head) else at + 1
         if fields or lines[at - 1].strip():
-            yield partial(_row, take, head, fields, where)
+            head = head or fields
+            yield where, fields
 
 
-def _row(take: Callable[[JsonValue], None], head: list[str], fields: list[str], where: str) -> None:
+def _row(take: Callable[[JsonValue], None], head: list[str], row: tuple[str, list[str]]) -> None:
+    where, fields = row
     check_utf8(",".join(fields), where)
     if len(fields) != len(head):
         refuse(where, f"{len(fields) or 'no'} fields", f"the {len(head)} fields {', '.join(head)}")
-    row: dict[str, Any] = dict(zip(head, fields, strict=True))
-    take(JsonValue(row | {name: listed_texts(row[name]) for name in CAPTIONS if name in row}, where))
+    cells: dict[str, Any] = dict(zip(head, fields, strict=True))
+    take(JsonValue(cells | {name: listed_texts(cells[name]) for name in CAPTIONS if name in cells}, where))
+
+
+def first_texts(columns: dict[str, Any], skips: Skips, where: str) -> Any:
+    """Return the texts of the first column that has some, as a list. Count other texts in `skips`."""
+    texts = {name: [one] if isinstance(one, str) else one for name, one in columns.items()}
+    filled = [name for name, listed in texts.items() if _has_text(listed)]
+    read = next(iter([*filled, *texts]), "")
+    for name in filled[1:]:
+        if texts[name] != texts[read]:
+            skips.add(f"rows with {read!r} and other texts in {name!r} (read: {read!r})", where)
+    return texts.get(read)
+
+
+def _has_text(listed: object) -> bool:
+    return isinstance(listed, list) and any(isinstance(one, str) and one.strip() for one in listed)
 
 
 class _Split(Struct):
@@ -134,16 +159,18 @@ class _Split(Struct):
 def _take(rows: _Read, table: Path, folder: Path, value: JsonValue) -> None:
     line, where, skips = value.read(dict[str, Any]), value.where(), rows.here.skips
     given = line.get("file_name")
-    captions = next((line[one] for one in CAPTIONS if one in line), None)
-    captions = [captions] if isinstance(captions, str) else captions
+    captions = first_texts({name: line[name] for name in CAPTIONS if name in line}, skips, where)
     if not isinstance(given, str) or not given.strip():
         value.refuse("a line without `file_name`", "the image's name as `file_name`")
     rows.named.add(name := (folder / given).as_posix())
     if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
         value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(CAPTIONS)}")
-    texts, split = JsonValue(captions, where).read(list[Words]), value.read(_Split).split
+    for column in UNREAD:
+        if line.get(column):
+            skips.add(f"rows with {column!r} (only captions are read)", where)
+    words, split = JsonValue(captions, where).read(list[Words]), value.read(_Split).split
     once_split(rows.splits, rows.here, name, split, value)
-    for caption in texts or [""]:
+    for caption in words or [""]:
         if caption.strip():
             rows.captions.add(name, (caption, table), where)
         else:

@@ -6,11 +6,9 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Record
-from diptych.data.formats.format import Source, Wanted
+from diptych.data.formats.format import JOINED, Source, Wanted
 from diptych.data.formats.parsing import Once, image_id_of, key_of_name
 from diptych.data.formats.values import JsonValue, Text, Words
-
-SPLITS = {"restval": "train"}  # restval: images of COCO's val set that papers train on
 
 
 class _Sentence(Struct):
@@ -45,7 +43,7 @@ def read(wanted: Wanted, file: Source) -> list[Record]:
                 value.inner("sentences"), _Sentence, lambda one: (one.raw.strip(), one.sentid), "empty captions"
             )
             key = next((one for one in names if keys[one] == 1), path)
-            split, image_id = SPLITS.get(image.split, image.split), image_id_of(image.filename, image.cocoid)
+            split, image_id = JOINED.get(image.split, image.split), image_id_of(image.filename, image.cocoid)
             return wanted.record(path, where, key=key, split=split, image_id=image_id, **captions)
 
     return wanted.skips.each(listed, _KarpathyImage, take)

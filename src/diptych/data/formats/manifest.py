@@ -13,7 +13,8 @@ Records of missing images are counted and left out, because downloads of public 
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ WHAT = "a manifest .json that names the files of a set"
 CROWDS = "crowds"
 OWN = (IMAGES, SPLIT, ABOUT, CROWDS)
 KEYED = ("questions", "expressions", "choices", "statements")  # fields of `Record` whose items have keys
+_COCO = re.compile(r"COCO_\w+_\d{12}$")  # a name that no other image has
 Formats = Mapping[str, Format]
 _Name: Any = Text
 
@@ -63,12 +65,21 @@ def read(source: Source, formats: Formats, wanted: Wanted, need_pictures: bool) 
     sets = source.json.inner(SETS).items() if SETS in source.json.value else [source.json]
     if not sets:
         source.json.refuse("no sets", "at least one", SETS)
-    records = [record for one in sets for record in _set(one, source.path.parent, formats, wanted, need_pictures)]
-    joined = _keys_of_their_own(combined(_of_one_shape(_same_keys(with_usual_splits(records, wanted.skips)))))
+    homes, placed = list[tuple[Path, ...]](), list[tuple[Record, Path | None]]()
+    for one in sets:
+        made, folders = _set(one, source.path.parent, formats, wanted, need_pictures)
+        home = _home(folders, homes)
+        placed += [(record, home) for record in made]
+    records = with_usual_splits((record for record, _ in placed), wanted.skips)
+    same = _same_keys(records, [home for _, home in placed])
+    joined = _keys_of_their_own(combined(_of_one_shape(same)))
     return _with_images(joined, wanted.skips, source.path) if need_pictures else joined
 
 
-def _set(entry: JsonValue, folder: Path, formats: Formats, wanted: Wanted, need_pictures: bool) -> list[Record]:
+def _set(
+    entry: JsonValue, folder: Path, formats: Formats, wanted: Wanted, need_pictures: bool
+) -> tuple[list[Record], tuple[Path, ...]]:
+    """Return the records of a set, and its folders of images, if it names them."""
     for name in entry.read(dict[str, Any]):
         if name not in (*formats, *OWN):
             wanted_names = f"{IMAGES}, {SPLIT} or the name of a format; {nearest(name, (*formats, *OWN))}"
@@ -81,7 +92,18 @@ def _set(entry: JsonValue, folder: Path, formats: Formats, wanted: Wanted, need_
     pictures = _pictures(entry, folder, wanted.pictures, need_pictures)
     crowds = entry.inner(CROWDS).read(bool) if CROWDS in entry.value else wanted.crowds
     mine = replace(wanted, pictures=pictures, split=split, crowds=crowds)
-    return [record for name in named for record in _read(name, entry.inner(name), folder, formats, mine)]
+    records = [record for name in named for record in _read(name, entry.inner(name), folder, formats, mine)]
+    return records, pictures.folders if IMAGES in entry.value else ()
+
+
+def _home(folders: tuple[Path, ...], earlier: list[tuple[Path, ...]]) -> Path | None:
+    """Return the first folder of images of a set, or of an earlier set if the two share a folder."""
+    mine = tuple(Path(os.path.normpath(one)) for one in folders)
+    for others in earlier:
+        if any(a.is_relative_to(b) or b.is_relative_to(a) for a in mine for b in others):
+            return others[0]
+    earlier += [mine] if mine else []
+    return mine[0] if mine else None
 
 
 def _pictures(entry: JsonValue, folder: Path, given: Path | Pictures | None, need_pictures: bool) -> Pictures:
@@ -121,23 +143,29 @@ def _read(name: str, entry: JsonValue, folder: Path, formats: Formats, wanted: W
     return form.records(wanted, *files)
 
 
-def _same_keys(records: list[Record]) -> list[Record]:
-    """Give all records of an image file the key of its first record.
+def _same_keys(records: Sequence[Record], homes: Sequence[Path | None]) -> list[Record]:
+    """Give all records of an image the key of its first record.
 
-    Add folder names to keys until different files have different keys.
+    Add folder names to keys until different images have different keys. Images are the same if their files are. Images
+    without files are the same if their keys are, and their sets have no folders of their own (`homes`).
     """
-    keys: dict[str, str] = {}
+    keys: dict[str | tuple[Path, str], str] = {}  # of files, and of the names of images without files in their homes
+    filed: dict[tuple[Path, str], str] = {}  # of the names of images with files in their homes
     taken: set[str] = set()
     named = []
-    for record in records:
+    for record, home in zip(records, homes, strict=True):
         path = None if record.image is None else os.path.normpath(record.image)
-        if path is not None and path not in keys:
-            folders, key = list(Path(path).parts[:-1]), record.key
-            while key in taken and folders:
+        place = None if home is None or _COCO.search(record.key) else (home, record.key)
+        key = record.key
+        if one := path or place:
+            known = keys.get(one) or (place and (keys.get(place) if path else filed.get(place)))
+            folders = list(Path(one).parts[:-1] if isinstance(one, str) else one[0].parts)
+            while not known and key in taken and folders:
                 key = f"{folders.pop()}/{key}"
-            keys[path] = key
+            keys[one] = key = known or key
             taken.add(key)
-        key = record.key if path is None else keys[path]
+            if path and place:
+                filed.setdefault(place, key)
         named.append(record if key == record.key else replace(record, key=key))
     return named
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.files import bytes_of, parse_json, text_of, write_atomically
 
 SETS, IMAGES, SPLIT, ABOUT = "sets", "images", "split", "about"  # keys of a manifest
+_OF_ONE_SET = re.compile(r"[-_]|\d\w")  # in names such as flickr30k-images and train2014
 
 
 class Piece(Struct, frozen=True):
@@ -72,7 +74,8 @@ class PublicLayout:
         pieces = known(name).pieces()
         if not root.is_dir():
             raise DataError(f"no folder {root}; pass the folder with the files that `diptych data {name}` lists")
-        return cls(name, root, {p: path for p in pieces if (path := _path_of(p, root)) is not None})
+        folders = _Folders(name, root)
+        return cls(name, root, {p: path for p in pieces if (path := folders.path_of(p)) is not None})
 
     @property
     def missing(self) -> list[Piece]:
@@ -126,11 +129,57 @@ def describe_folder(name: str, root: Path) -> str:
     return "\n".join([*lines, f"to write a manifest of these files: --out {name}.json"])
 
 
-def _path_of(piece: Piece, root: Path) -> Path | None:
-    """Return the path of a piece below `root` or one of its subfolders. The names of the piece are tried in order."""
-    folders = [root, *(folder for folder in sorted(root.iterdir()) if folder.is_dir())]
-    paths = (folder / name for name in piece.names for folder in (folders if name != "." else [root]))
-    return next((path for path in paths if path.exists()), None)
+class _Folders:
+    """The folders in which the pieces of a set are searched: `root`, and its subfolders.
+
+    The home of the set is the folder with its files. A plain name, such as `images` or `train.jsonl`, may be a file of
+    any set, so it counts only in the home and in `root`. A name such as `train2014` counts in all folders.
+    """
+
+    def __init__(self, name: str, root: Path) -> None:
+        self._name, self._root = name, root
+        self._folders = [root, *(folder for folder in sorted(root.iterdir()) if folder.is_dir())]
+        self._files = {piece for part in known(name).parts for piece in part.files}
+        self._home = max(self._folders, key=self._rank)
+
+    def path_of(self, piece: Piece) -> Path | None:
+        """Return the path of a piece. The names of the piece are tried in order, each in the home first."""
+        order = dict.fromkeys((self._home, *self._folders))
+        paths = (folder / name for name in piece.names for folder in order if self._counts(piece, name, folder))
+        return next((path for path in paths if path.exists()), None)
+
+    def _rank(self, folder: Path) -> tuple[int, int, int]:
+        pieces = [p for p in known(self._name).pieces() if any(self._has(p, name, folder) for name in p.names)]
+        files = sum(piece in self._files for piece in pieces)
+        named = 2 * self._is_own(folder) or int(_name_of(folder).startswith(self._name))
+        return (named if files else 0), files, len(pieces)
+
+    def _is_own(self, folder: Path) -> bool:
+        return folder == self._root or _name_of(folder) == self._name
+
+    def _has(self, piece: Piece, name: str, folder: Path) -> bool:
+        return name != "." and self._is_allowed(piece, name, folder) and (folder / name).exists()
+
+    def _is_allowed(self, piece: Piece, name: str, folder: Path) -> bool:
+        """Return False for a file of another set, which has the same name and is in the folder of that set."""
+        if f"{self._name}/{name}" in piece.names and not self._is_own(folder):
+            return False
+        other = SETS_KNOWN.get(_name_of(folder))
+        if other is None or _name_of(folder) == self._name or _OF_ONE_SET.search(name):
+            return True
+        files = {one for part in other.parts for one in part.files}
+        same = [one for one in other.pieces() if name in one.names]
+        return not any(one in files or (one != piece and folder != self._root) for one in same)
+
+    def _counts(self, piece: Piece, name: str, folder: Path) -> bool:
+        if name == ".":
+            return folder == (self._home if self._is_own(self._home) else self._root)
+        near = folder in (self._home, self._root) or _OF_ONE_SET.search(name) is not None
+        return near and self._is_allowed(piece, name, folder)
+
+
+def _name_of(folder: Path) -> str:
+    return os.path.basename(os.path.abspath(folder)).lower()
 
 
 def _named(path: Path, out: Path) -> str:

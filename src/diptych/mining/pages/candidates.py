@@ -8,6 +8,7 @@ from typing import Any
 
 from diptych.mining.pages import addresses
 from diptych.mining.pages.dominant import Ancestors, Features, features, mark_lists, merged, pixels
+from diptych.mining.pages.texts import unescaped
 
 Meta = dict[str, str | None]
 
@@ -69,7 +70,9 @@ class Shared:
         for script in scripts:
             for image in _images_of(script.text() or ""):
                 shared.add(base, str(image.get("url") or image.get("contentUrl") or ""))
-                shared.texts += [("figcaption", str(image.get(one) or "")) for one in ("caption", "description")]
+                shared.texts += [
+                    ("figcaption", unescaped(str(image.get(one) or ""))) for one in ("caption", "description")
+                ]
         shared.title = title
         return shared
 

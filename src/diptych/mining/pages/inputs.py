@@ -3,12 +3,16 @@
 import hashlib
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from diptych.data.check import SCORED
+from diptych.data.formats import conceptual
 from diptych.data.formats.format import usual_split
+from diptych.data.formats.image_folder import CAPTIONS
+from diptych.data.formats.values import listed_texts
 from diptych.mining.pages import addresses
 from diptych.mining.tables import digest
 from diptych.runtime.errors import DataError, RecipeError
@@ -23,6 +27,12 @@ IN_A_SHARD = 1_000
 ADDRESS = re.compile(r"^https?://", re.I)
 ADDRESS_KEYS = ("url", "address", "image_url", "URL")
 TEXT_KEYS = ("caption", "text", "alt", "TEXT", "captions")
+COLUMNS = {  # what a column holds -> its usual names, in lower case; names of the first group go first
+    "url": (("url", "address", "image_url"), ("imageurl", "image_link", "link")),
+    "caption": (("caption", "text", "alt"), CAPTIONS),
+    "split": ((conceptual.SPLIT,),),
+}
+OF_SPLIT = "of a val or test split"
 
 
 @dataclass(frozen=True)
@@ -169,17 +179,37 @@ def lines(path: Path, kind: str) -> Iterator[InputLine]:
         if kind == "pairs" and start.read(4) == b"PAR1":
             yield from _parquet(path)
             return
+    tabbed, header = path.suffix.lower() == ".tsv", None
     with path.open(encoding="utf-8-sig", errors="replace") as file:
-        for text in filter(str.strip, file):
+        for number, text in enumerate(filter(str.strip, file)):
             if kind == "visit":
-                yield _line(text.strip())
-            else:
-                yield _tabbed(text) if path.suffix.lower() == ".tsv" else _json(text, kind)
+                yield _line({"url": text.strip()})
+            elif not tabbed:
+                yield _json(text, kind)
+            elif number or (header := _header(text)) is None:
+                yield _tabbed(text, header)
 
 
-def _line(address: object, *texts: str) -> InputLine:
+def _line(entry: Mapping[str, object]) -> InputLine:
+    """Return an entry with `url`, `caption` and `split`."""
+    address = entry.get("url")
+    if held_out(entry):
+        return InputLine(bad=OF_SPLIT)
     usable = isinstance(address, str) and ADDRESS.match(address)
-    return InputLine(str(address), texts) if usable else InputLine(bad="no address")
+    return InputLine(str(address), texts_of(entry.get("caption"))) if usable else InputLine(bad="no address")
+
+
+def held_out(entry: Mapping[str, object]) -> bool:
+    """Return True for a val or test split, such as `dev` or `testA`. Everything that is mined is for training."""
+    splits = [str(value) for name, value in entry.items() if name.lower() == conceptual.SPLIT]
+    return any(usual_split(one).lower().startswith(SCORED) for one in splits)
+
+
+def texts_of(captions: object) -> tuple[str, ...]:
+    """Return a text, or each text of a list. The list may be written as a text. Empty texts are left out."""
+    listed = listed_texts(captions) if isinstance(captions, str) else captions
+    texts = listed if isinstance(listed, list) else [listed]
+    return tuple(one for one in texts if isinstance(one, str) and one.strip())
 
 
 def _parquet(path: Path) -> Iterator[InputLine]:
@@ -189,21 +219,61 @@ def _parquet(path: Path) -> Iterator[InputLine]:
     try:
         file = pq.ParquetFile(path)
         names = file.schema_arrow.names
-        address = next((name for name in names if name.lower() in ("url", "address", "image_url")), None)
-        text = next((name for name in names if name.lower() in ("caption", "text", "alt")), None)
-        if address is None or text is None:
+        roles = _roles(names)
+        if not {"url", "caption"} <= roles.keys():
             raise DataError(f"{path} has the columns {', '.join(names)}; expected `url` with `caption` or `text`")
-        for batch in file.iter_batches(columns=[address, text]):
-            for where, texts in zip(batch[address].to_pylist(), batch[text].to_pylist(), strict=True):
-                yield _line(where, str(texts or ""))
+        for batch in file.iter_batches(columns=[names[at] for at in roles.values()]):
+            for row in zip(*(map(_cell, batch[names[at]].to_pylist()) for at in roles.values()), strict=True):
+                yield _line(dict(zip(roles, row, strict=True)))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not a complete Parquet file ({error}); copy the file again") from error
 
 
-def _tabbed(text: str) -> InputLine:
-    columns = text.rstrip("\n").split("\t")
-    where = next(filter(ADDRESS.match, columns), None)
-    return _line(where, *(column for column in columns if column is not where and column))
+def _cell(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _roles(names: Sequence[str]) -> dict[str, int]:
+    """Return what a column holds (see COLUMNS) -> its index."""
+    lower = [name.strip().strip('"').lower() for name in names]
+    at = {
+        role: next((lower.index(name) for group in groups for name in lower if name in group), None)
+        for role, groups in COLUMNS.items()
+    }
+    return {role: place for role, place in at.items() if place is not None}
+
+
+def _header(line: str) -> dict[str, int] | None:
+    """Return the columns that a header names; None for another line.
+
+    If a header names the URL and only one other column, this is the caption.
+    """
+    names = line.rstrip("\r\n").split("\t")
+    if any(map(ADDRESS.match, names)):
+        return None
+    roles = _roles(names)
+    others = [at for at in range(len(names)) if at not in roles.values()]
+    if "url" in roles and "caption" not in roles and len(others) == 1:
+        roles["caption"] = others[0]
+    return roles | {"": len(names)} if "caption" in roles else None
+
+
+def _tabbed(text: str, header: dict[str, int] | None) -> InputLine:
+    """Read a line of a TSV by its header. Without one, the caption is the column before the URL.
+
+    If the URL is first, the caption is the next column. Other columns, such as labels, are left out.
+    """
+    fields = [one.strip() for one in text.rstrip("\r\n").split("\t")]
+    sure = (*filter(conceptual.ADDRESS.match, fields), *filter(ADDRESS.match, fields), "")
+    if header is not None:
+        if len(fields) != header[""]:
+            return InputLine(bad="other columns than the header")
+        return _line({"url": sure[0]} | {role: fields[at] for role, at in header.items() if role})
+    at = fields.index(sure[0]) if sure[0] else 0
+    others = reversed(fields[:at]) if at else fields[1:]
+    return _line({"url": sure[0], "caption": next((one for one in others if not conceptual.ADDRESS.match(one)), "")})
 
 
 def _json(text: str, kind: str) -> InputLine:
@@ -213,13 +283,12 @@ def _json(text: str, kind: str) -> InputLine:
         return InputLine(bad="no JSON")
     if not isinstance(entry, dict):
         return InputLine(bad="no object")
-    if usual_split(str(entry.get("split"))) in ("val", "test"):  # all that is mined is for training
-        return InputLine(bad="of a val or test split")
+    if held_out(entry):
+        return InputLine(bad=OF_SPLIT)
     keys = ("image",) if kind == "pictures" else ADDRESS_KEYS
     where = next((entry[key] for key in keys if isinstance(entry.get(key), str)), None)
     captions = next((entry[key] for key in TEXT_KEYS if isinstance(entry.get(key), str | list) and entry[key]), ())
-    texts = (captions,) if isinstance(captions, str) else tuple(one for one in captions if isinstance(one, str))
     page = entry.get("page")
     if not where or (kind != "pictures" and not ADDRESS.match(where)):  # `pairs` must not read files on this disk
         return InputLine(bad="no address")
-    return InputLine(where, texts, page if isinstance(page, str) else "")
+    return InputLine(where, texts_of(captions), page if isinstance(page, str) else "")

@@ -9,7 +9,7 @@ from diptych.mining.pages import addresses, candidates, hidden, licences
 from diptych.mining.pages.bodies import too_slow
 from diptych.mining.pages.charsets import decoded
 from diptych.mining.pages.dominant import Features
-from diptych.mining.pages.surroundings import around, caption_of
+from diptych.mining.pages.surroundings import around, caption_of, figcaption_of
 from diptych.mining.pages.texts import KINDS, Text, Vocabularies, english, judge_languages, judged
 from diptych.mining.settings import MiningSettings, TextRules
 from diptych.runtime.extras import requires_extra
@@ -207,10 +207,8 @@ def _texts(
     for picture in pictures:
         attributes = picture.attributes
         raw += [("alt", attributes.get("alt") or ""), ("title", attributes.get("title") or "")]
-    if one.seen.figure is not None and (caption := one.seen.figure.css_first("figcaption")) is not None:
-        raw.append(("figcaption", caption.text(deep=True, separator=" ")))
-    elif pictures:
-        raw.append(("figcaption", caption_of(pictures[0])))
+    own = figcaption_of(one.seen.figure) if one.seen.figure is not None else ""
+    raw.append(("figcaption", own or (caption_of(pictures) if pictures else "")))
     raw += [("near", sentence) for picture in pictures[:1] for sentence in around(picture)]
     texts: dict[str, Text] = {}
     for kind, text in sorted(raw, key=lambda one: KINDS.index(one[0])):

@@ -7,6 +7,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator, Set
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Literal, Self
 
@@ -31,7 +32,7 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
     """
     pictures: dict[str, str] = {}
     texts: dict[str, str] = {}
-    about: dict[str, tuple[str | None, str]] = {}  # stem -> (caption, URL of the page)
+    about: dict[str, inputs.InputLine] = {}
     faults, skipped = list[str](), list[int]()
     try:
         for number, (name, file) in enumerate(_members(path, skipped)):
@@ -54,9 +55,10 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
     faults = [*damaged, *["a tar damaged at further places"] * len(places[NAMED:]), *faults]
     keys = text_keys(pictures, texts)
     for stem, name in pictures.items():
-        caption, page = about.get(stem, (None, ""))
-        text = texts.get(keys.get(stem, stem)) or caption
-        yield inputs.InputLine(_address(path, key, name), () if text is None else (text,), page)
+        entry = about.get(stem, inputs.InputLine())
+        own = inputs.texts_of(texts.get(keys.get(stem, stem))) or entry.texts
+        where = _address(path, key, name)
+        yield entry if entry.bad else replace(entry, address=where, texts=own)
     for fault in faults if faults or pictures else ["no pictures in the tar"]:
         yield inputs.InputLine(bad=fault)
 
@@ -102,10 +104,15 @@ def _address(path: Path, key: str, name: str) -> str:
     return f"{HERE}{key}/{path.name}/{name}"
 
 
-def _about(content: bytes) -> tuple[str | None, str]:
+def _about(content: bytes) -> inputs.InputLine:
+    """Return the captions and the URL of the page in an image's JSON, or why the image is left out."""
     try:
         entry = parse_json(content)
     except ValueError:
         entry = None
-    caption, page = (entry.get("caption"), entry.get("url")) if isinstance(entry, dict) else (None, None)
-    return (caption[:LONGEST] if isinstance(caption, str) else None, page if isinstance(page, str) else "")
+    if not isinstance(entry, dict):
+        return inputs.InputLine()
+    if inputs.held_out(entry):
+        return inputs.InputLine(bad=inputs.OF_SPLIT)
+    texts, page = inputs.texts_of(entry.get("caption")), entry.get("url")
+    return inputs.InputLine(texts=tuple(one[:LONGEST] for one in texts), page=page if isinstance(page, str) else "")

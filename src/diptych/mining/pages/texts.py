@@ -22,7 +22,12 @@ from diptych.runtime.files import text_of
 KINDS = ("figcaption", "alt", "title", "caption", "near")  # best kind first, for pairs with equal scores
 LONGEST = 2_000  # limit of characters that are read of a text
 
-_TAGS = re.compile(r"<[^<>]{0,500}>")
+_TAGS = re.compile(r"<[a-z/!][^<>]{0,500}>", re.I)
+_INLINE = re.compile(  # tags inside a word
+    r"(?<=\w)(?:</?(?:a|abbr|b|big|em|font|i|mark|q|s|small|span|strong|sub|u)(?:\s[^<>]{0,500})?>)+(?=[\w'’])", re.I
+)
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#x[\da-f]{1,6}|[a-z]\w{1,31});", re.I)
+_NUMBERS = ("<fraction>", "<super>", "<sub>", "<circle>")  # NFKC would join such a digit to the number before it
 _ADDRESSES = re.compile(r"(?:https?://|www\.)\S+", re.I)
 _MAIL = re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}\.\w+")
 _TELEPHONE = re.compile(  # telephone numbers, but not dates, coordinates or ISBNs
@@ -141,17 +146,20 @@ def english() -> Callable[[str], tuple[str, float, float]]:
     return judge
 
 
-def clean(text: str) -> str:
-    """Return the text in NFKC, without tags, URLs, e-mail addresses, telephone numbers and control characters."""
+def clean(text: str, escaped: bool = True) -> str:
+    """Return the text without tags, URLs, e-mail addresses, telephone numbers and control characters.
+
+    Letters are folded by NFKC, such as full-width letters and ligatures. These are kept: ½, ², ₂, ①, ㎡, and accents
+    that stand alone, such as ´. `escaped`: the text may have HTML entities, as in JSON and TSV files.
+    """
+    text = unescaped(text[:LONGEST]) if escaped else text[:LONGEST]
     if not (text.isascii() and text.isprintable()):
-        text = unicodedata.normalize("NFKC", text[:LONGEST])
+        text = _folded(text)
         text = text.encode("utf-8", "replace").decode()  # removes lone surrogates
         text = "".join(" " if one.isspace() else one for one in text if one.isprintable() or one.isspace())
     text = text[:LONGEST]
-    if "&" in text:
-        text = html.unescape(text)
     if "<" in text:
-        text = _TAGS.sub(" ", text)
+        text = _TAGS.sub(" ", _INLINE.sub("", text))
     if "/" in text or "www" in text.lower():
         text = _ADDRESSES.sub(" ", text)
     if "@" in text:
@@ -159,6 +167,25 @@ def clean(text: str) -> str:
     if _DIGIT.search(text):
         text = _TELEPHONE.sub(" ", text)
     return _LOOSE.sub(r"\1", " ".join(text.split()))
+
+
+def unescaped(text: str) -> str:
+    """Replace HTML entities that end with a semicolon. Without one, `&notes` would become `¬es`."""
+    return _ENTITY.sub(lambda entity: html.unescape(entity[0]), text) if "&" in text else text
+
+
+def _folded(text: str) -> str:
+    kept = "".join(filter(_is_kept, set(text)))
+    parts = re.split(f"([{re.escape(kept)}])", text) if kept else [text]
+    return "".join(one if one in kept else unicodedata.normalize("NFKC", one) for one in parts)
+
+
+@cache
+def _is_kept(letter: str) -> bool:
+    """Return True for a letter that NFKC would change to another text: a small or circled digit, or a lone accent."""
+    form, *parts = unicodedata.decomposition(letter).split() or [""]
+    inner = [chr(int(part, 16)) for part in parts] if form[:1] == "<" else []
+    return form in _NUMBERS or (len(inner) > 1 and inner[0] == " ") or any(map(_is_kept, inner))
 
 
 def sentences(text: str) -> list[str]:
@@ -177,7 +204,7 @@ def words_of(text: str) -> list[str]:
 
 def judged(kind: str, raw: str, rules: TextRules, vocabularies: Vocabularies) -> Text | None:
     """Clean a text, and note all rules that it breaks, except `text_language`. Return None if nothing is left."""
-    text = clean(raw)
+    text = clean(raw, escaped=kind == "caption")  # the parser of HTML has decoded all other kinds
     if not text:
         return None
     words = words_of(text)

@@ -10,6 +10,7 @@ from rich.console import Console
 from diptych.core import Record, Task
 from diptych.data.formats import vqa2
 from diptych.data.formats.format import Source, Wanted
+from diptych.data.formats.parsing import Skips
 from diptych.data.leakage import leakage
 from diptych.data.store.store import Store, iterate, splits_in
 from diptych.metrics.java import unavailable
@@ -205,13 +206,15 @@ def score_file(
 def _caption_file(
     path: Path, references: Path, training: Path | None, extra_metrics: Sequence[str], allow_missing: bool
 ) -> Scores:
-    truths = read_references(references)
+    skips = Skips()
+    truths = read_references(references, skips)
     results = read_caption_results(path, truths, allow_missing=allow_missing)
     covered = {key: captions for key, captions in truths.items() if key in results.predictions}
-    learnt = list(read_references(training).values()) if training is not None else []
+    learnt = list(read_references(training, skips).values()) if training is not None else []
     scores = score_captions(results.predictions, covered, caption_baselines(covered, learnt), results.coverage)
     extra = extra_caption_scores(results.predictions, covered, extra_metrics)
-    return _noted(replace(scores, scores=(*scores.scores, *extra)), results)
+    notes = (*scores.notes, *([str(skips)] if skips.counts else []))
+    return _noted(replace(scores, scores=(*scores.scores, *extra), notes=notes), results)
 
 
 def _answer_file(path: Path, questions: Path, annotations: Path, allow_missing: bool) -> Scores:
