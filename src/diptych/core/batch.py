@@ -144,8 +144,9 @@ class Batch:
         return self.regions_present.sum(1).tolist() if self.region_counts is None else self.region_counts
 
     def counted_words(self) -> list[int]:
-        """Return the number of text tokens of each sample. For a batch made by `collate`, this does not wait for the
-        GPU.
+        """Return the number of text tokens of each sample.
+
+        For a batch made by `collate`, this does not wait for the GPU.
         """
         return self.text_present.sum(1).tolist() if self.word_counts is None else self.word_counts
 

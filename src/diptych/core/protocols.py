@@ -171,8 +171,9 @@ class Update(Protocol):
 
 @runtime_checkable
 class PickingUpdate(Update, Protocol):
-    """An update that computes `Batch.places`, the positions that its objectives read. It does so on the CPU, in the
-    loader.
+    """An update that computes `Batch.places`, the positions that its objectives read.
+
+    It does so on the CPU, in the loader.
     """
 
     def places(self, batch: Batch) -> dict[str, Places]: ...

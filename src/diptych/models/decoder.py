@@ -138,8 +138,9 @@ def run_decoder(
     *read: Tensor,
     requested: Bool[Tensor, "B U"] | None,
 ) -> Float[Tensor, "B U D"]:
-    """Run all layers and return the final states. The last layer computes only the requested positions; other states
-    are undefined.
+    """Run all layers and return the final states.
+
+    The last layer computes only the requested positions; other states are undefined.
     """
     for layer in layers[:-1]:
         x = layer(x, closed, *read)

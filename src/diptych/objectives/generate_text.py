@@ -14,8 +14,9 @@ from diptych.objectives.per_sample import TargetWords
 
 @dataclass(frozen=True)
 class GenerateText(TargetWords):
-    """Next-word prediction with a decoder. The decoder reads [CLS] and the words. Its labels are the words and the
-    final [SEP].
+    """Next-word prediction with a decoder.
+
+    The decoder reads [CLS] and the words. Its labels are the words and the final [SEP].
 
     reads   what the encoder reads. "text": the text, as other objectives have masked it. "nothing": no text, for
             captioning

@@ -98,8 +98,9 @@ def _hashes(batch: Batch) -> Float[Tensor, "B 2"]:
 
 
 def _numbers(names: list[str]) -> Float[Tensor, "n 2"]:
-    """Hash each name to 48 bits, as two numbers that float32 represents exactly. Processes compare names by these
-    numbers.
+    """Hash each name to 48 bits, as two numbers that float32 represents exactly.
+
+    Processes compare names by these numbers.
     """
     digests = [blake2b(name.encode(), digest_size=6).digest() for name in names]
     numbers = [[int.from_bytes(d[:3], "big"), int.from_bytes(d[3:], "big")] for d in digests]

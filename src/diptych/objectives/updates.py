@@ -13,8 +13,9 @@ from diptych.runtime.errors import RecipeError
 
 @dataclass(frozen=True)
 class OneForward:
-    """An update with one forward pass. All objectives read its states, and the weighted sum of their losses makes one
-    step.
+    """An update with one forward pass.
+
+    All objectives read its states, and the weighted sum of their losses makes one step.
 
     Objectives prepare samples in the given order. Objectives that swap captions must come before objectives that mask.
     Otherwise a caption would be masked for one image and predicted for another.

@@ -109,8 +109,9 @@ def files_of(folder: ModelFolder) -> dict[str, Path]:
 
 
 def private_paths(folder: ModelFolder) -> list[str]:
-    """Return KEY=VALUE for each key of the recipe whose value is a path on this machine. An upload would publish these
-    paths.
+    """Return KEY=VALUE for each key of the recipe whose value is a path on this machine.
+
+    An upload would publish these paths.
     """
     recipe = folder.recipe
     if recipe is None:

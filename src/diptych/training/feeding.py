@@ -237,8 +237,9 @@ def _moved(batch: Any, device: torch.device) -> Any:
 def prefetched_parts(
     make: Maker, places: Iterable[tuple[int, int]], at_once: int, training: TrainingConfig, device: torch.device
 ) -> AbstractContextManager[Iterator[BatchPart]]:
-    """Return a context with an iterator over prefetched micro-batches. `at_once`: number of micro-batches per step and
-    rank.
+    """Return a context with an iterator over prefetched micro-batches.
+
+    `at_once`: number of micro-batches per step and rank.
     """
     world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if processes := loading_processes(training.loading_processes, device, os.cpu_count() or 1, world):

@@ -86,9 +86,8 @@ def train(
     `validate(module, step)` returns scores; training maximises the value named `score`. Resuming requires the same
     `fingerprint`, such as a hash of the recipe. `begin` is called after all checks, before files are written. `on_log`
     is called on the first rank with each log line (`flat_line`); if it returns False, the run ends. The caller's number
-    of threads and random state are not changed. Raises Stopped after SIGTERM or Ctrl-C. Raises TrainingError if
-    training fails, CheckpointError for checkpoints that cannot be resumed, and RecipeError for settings that do not
-    fit.
+    of threads and random state are not changed. Raises Stopped after SIGTERM or Ctrl-C. Raises TrainingError,
+    CheckpointError or RecipeError if the run fails.
     """
     if (training.validate_every is not None) != (validate is not None and score is not None):
         raise RecipeError("`training.validate_every`, `validate` and `score` belong together: pass all or none")
@@ -296,9 +295,7 @@ class TrainerRun:
         self.saved = self.step
 
     def _on_first(self, write: Callable[[], None]) -> None:
-        """Call `write` on the first rank while the other ranks wait. If `write` raises TrainingError, all ranks raise
-        it.
-        """
+        """Call `write` on the first rank; the others wait. If it raises TrainingError, all ranks raise this error."""
         trouble = None
         try:
             if self.ranks.first:

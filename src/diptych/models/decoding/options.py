@@ -74,8 +74,9 @@ class DecodingOptions(BaseModel):
         return (self.captions or 1) if self.sample else self.beams
 
     def fit(self, words: int) -> DecodingOptions:
-        """Return these options unchanged. Raises RecipeError if beams or `top_k` exceed `words`, the size of the
-        vocabulary.
+        """Return these options unchanged.
+
+        Raises RecipeError if beams or `top_k` exceed `words`, the size of the vocabulary.
         """
         wanted = self.top_k if self.sample else self.beams
         if wanted is not None and wanted > words:

@@ -92,8 +92,9 @@ class Follow(nn.Module):
 
     @classmethod
     def of(cls, model: Any, regions: tuple[Tensor, ...]) -> Follow:
-        """Return the step for a model. The example `regions` are encoded once, to find out which layers attend to the
-        input.
+        """Return the step for a model.
+
+        The example `regions` are encoded once, to find out which layers attend to the input.
         """
         _, memory = model.begin(batch_of(regions), 1)
         return cls(model, [layer.read is not None for layer in memory.layers], memory.room)

@@ -40,8 +40,9 @@ class RequestBatches:
             self._answer(predictor, tasks_by_verb()[task], pairs)
 
     def _extracted(self, predictor: Predictor, jobs: Sequence[Job]) -> list[Pair]:
-        """Return each job with the record of its image. Jobs with an unreadable image are answered with an error and
-        left out.
+        """Return each job with the record of its image.
+
+        Jobs with an unreadable image are answered with an error and left out.
         """
         begun = time.perf_counter()
         pairs: list[Pair] = []
@@ -116,8 +117,9 @@ class RequestBatches:
 
 
 def _picture(predictor: Predictor, job: Job) -> AnyPicture:
-    """Return the image in the form that the predictor reads. For precomputed features, this is a record with the
-    image's name.
+    """Return the image in the form that the predictor reads.
+
+    For precomputed features, this is a record with the image's name.
     """
     assert job.picture is not None
     if predictor.features is None:

@@ -76,8 +76,9 @@ class CrossModalLayer(Layer):
 
 
 def closed_over(present: Bool[Tensor, "B P"], past: Float[Tensor, "1 1 U U"]) -> Float[Tensor, "B 1 L L"]:
-    """Return the mask that is added to attention scores. Regions attend to regions; words attend to regions and earlier
-    words.
+    """Return the mask that is added to attention scores.
+
+    Regions attend to regions; words attend to regions and earlier words.
     """
     count, words = present.shape[1], past.shape[-1]
     closed = past.new_full((present.shape[0], 1, count + words, count + words), CLOSED)

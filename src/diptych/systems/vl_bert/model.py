@@ -333,8 +333,9 @@ class VisualFeatures(nn.Module):
         return visual
 
     def _masks(self, batch: Batch) -> Float[Tensor, "B P m m"] | None:
-        """Return the instance masks: for each box, the cells that show the object. The whole image has a mask of all
-        cells.
+        """Return the instance masks: for each box, the cells that show the object.
+
+        The whole image has a mask of all cells.
         """
         if batch.masks is None:
             return None

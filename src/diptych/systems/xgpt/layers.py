@@ -90,8 +90,9 @@ class Grounding(nn.Module):
     def weights(
         self, words: Float[Tensor, "B T D"], regions: Float[Tensor, "B R D"], present: Bool[Tensor, "B R"]
     ) -> Float[Tensor, "B T R"]:
-        """Return the attention weight of each word to each region. Each word's weights of the `present` regions sum to
-        1.
+        """Return the attention weight of each word to each region.
+
+        Each word's weights of the `present` regions sum to 1.
         """
         of_word, of_region, of_both = self.score.weight.view(3, -1)
         scores = (words * of_both) @ regions.transpose(-1, -2)

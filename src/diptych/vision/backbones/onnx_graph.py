@@ -62,8 +62,9 @@ class Graph(nn.Module):
 
     @classmethod
     def of(cls, content: bytes, source: str) -> Graph:
-        """Open the content of an ONNX file. `source` is its name in errors. Raises CheckpointError if it cannot be
-        opened.
+        """Open the content of an ONNX file.
+
+        `source` is its name in errors. Raises CheckpointError if it cannot be opened.
         """
         graph = cls(len(content))
         graph.file.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))

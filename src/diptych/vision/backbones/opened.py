@@ -73,8 +73,9 @@ def as_map(tokens: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Te
 
 
 def three(key: str, value: Any) -> Three:
-    """Return three numbers, one per colour, from a setting with one or three numbers. Raises RecipeError if it is
-    invalid.
+    """Return three numbers, one per colour, from a setting with one or three numbers.
+
+    Raises RecipeError if it is invalid.
     """
     values = (value,) * 3 if isinstance(value, int | float) else value
     if not isinstance(values, list | tuple) or len(values) != 3 or not all(isinstance(v, int | float) for v in values):

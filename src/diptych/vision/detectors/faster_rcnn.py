@@ -159,8 +159,9 @@ class FasterRCNN(NetworkDetector[Network]):
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> FasterRCNN:
-        """Open a network of WHOLE_NETWORKS with the weights of the request's file. Without a file, use torchvision's
-        weights.
+        """Open a network of WHOLE_NETWORKS with the weights of the request's file.
+
+        Without a file, use torchvision's weights.
         """
         rule, rest = (request.selection or EXACTLY_100).changed(request.settings)
         refuse_unknown(rest, asdict(rule).keys(), request.name)

@@ -139,8 +139,9 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
 
 
 def _described(regions: Regions, candidates: Candidates) -> Regions:
-    """Return the regions with features. If `candidates` has feature maps, the feature is their mean inside the region's
-    box.
+    """Return the regions with features.
+
+    If `candidates` has feature maps, the feature is their mean inside the region's box.
     """
     if candidates.share is None:
         return regions

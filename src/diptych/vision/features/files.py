@@ -213,8 +213,9 @@ def _opened(path: Path, units: list[Unit]) -> FeatureFiles:
 
 
 def _listed(path: Path) -> Listing:
-    """List the files at a path. An h5 file or a data.mdb belongs to a set of files, so for these the whole folder is
-    listed.
+    """List the files at a path.
+
+    An h5 file or a data.mdb belongs to a set of files, so for these the whole folder is listed.
     """
     if path.name == "data.mdb":
         path = path.parent

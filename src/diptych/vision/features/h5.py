@@ -76,8 +76,9 @@ class OpenFiles:
             return {path: self.find(path, name, where) for path in paths}
 
     def expect(self, paths: Sequence[Path], name: str, where: str) -> None:
-        """Request arrays for a later call of `each` with the same arguments. The later call raises the request's
-        errors.
+        """Request arrays for a later call of `each` with the same arguments.
+
+        The later call raises the request's errors.
         """
         if len(self._ahead) > 1:  # earlier requests whose results were not used
             self._ahead.clear()

@@ -25,8 +25,9 @@ LEAST_SHARE = 0.4  # minimum share of the expected correlation
 
 
 def differences(one: FeatureContract, other: FeatureContract) -> list[str]:
-    """Return the reasons why features with these two contracts must not be mixed. The list is empty if they may be
-    mixed.
+    """Return the reasons why features with these two contracts must not be mixed.
+
+    The list is empty if they may be mixed.
 
     The reasons are the contract's fields that differ. If none differs and the extractor has no name, the profiles are
     compared.

@@ -53,9 +53,9 @@ class TsvTable:
 
     @cached_property
     def joined(self) -> list[str]:
-        """Return the beginning of each line with too many fields, up to and including the next line's name.
+        """Return a text from each line with too many fields. The text ends with the next line's name.
 
-        Such a line was truncated by a crash, and the next line follows without a line break.
+        Such a line was truncated by a crash. The next line follows it without a line break.
         """
         fields, counts = (_fields(self._line(place)) for place in self._scanned[1]), (len(BUTD), len(LXMERT))
         texts = (bytes(row[-count][-LONGEST_NAME:]) for row in fields for count in counts if len(row) > count)

@@ -130,8 +130,9 @@ class _Block(nn.Module):
 
 
 class _Up(nn.Module):
-    """Combine a map with a map of twice the side. Convolutions change the widths of both, and the smaller map is
-    upsampled.
+    """Combine a map with a map of twice the side.
+
+    Convolutions change the widths of both, and the smaller map is upsampled.
     """
 
     def __init__(self, number: int, read: int, skipped: int, inner: int, write: int) -> None:

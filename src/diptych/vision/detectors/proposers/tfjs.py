@@ -140,8 +140,9 @@ def read_graph(path: Path, model: str) -> TfjsGraph:
 
 
 def _arrays(group: _Group, content: bytes, source: str) -> dict[str, npt.NDArray[Any]]:
-    """Return the weights of a group, by name. `content`: the concatenated bytes of its shards. float16 is converted to
-    float32.
+    """Return the weights of a group, by name.
+
+    `content`: the concatenated bytes of its shards. float16 is converted to float32.
     """
     kinds = [np.dtype(KINDS[one.quantization.dtype if one.quantization else one.dtype]) for one in group.weights]
     lengths = [kind.itemsize * math.prod(one.shape) for kind, one in zip(kinds, group.weights, strict=True)]
