@@ -140,7 +140,7 @@ def test_what_is_too_long_is_refused():
     long = replace(toy.sample(0, 1), text=torch.full((15,), 7), text_labels=torch.full((15,), IGNORE))
     with pytest.raises(DataError, match="a text has 15 words, but the model has positions for 14"):
         model()(collate([long]))
-    with pytest.raises(ValueError, match="leaves none for words"):
+    with pytest.raises(ValueError, match="is too small for words"):
         ImageBertConfig(positions=3)
     with pytest.raises(ValueError, match="is not divisible"):
         ImageBertConfig(width=130)

@@ -195,7 +195,7 @@ def test_encoder_alone_and_decoder_alone():
         ({"structure": "single-stream"}, "has no object_layers and no sentence_layers"),
         ({"structure": "two-stream", "decoder_layers": 0, "cross_layers": 0}, "set cross_layers above 0"),
         ({"width": 100}, "width 100 is not divisible by 12 heads"),
-        ({"positions": 2}, "leaves none for words"),
+        ({"positions": 2}, "is too small for words"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes, wanted):

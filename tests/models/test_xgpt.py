@@ -184,7 +184,7 @@ def test_both_ways_of_sharing_attention_are_there():
     [
         ({"width": 30, "heads": 4}, "width 30 is not divisible by 4 heads"),
         ({"structure": "enc", "cross": "joint"}, "but structure=enc; change"),
-        ({"positions": 2}, "positions=2 leaves none"),
+        ({"positions": 2}, "positions=2 is too small for words"),
     ],
 )
 def test_shapes_that_cannot_be(changes, wanted):

@@ -117,9 +117,7 @@ def test_without_a_network_the_message_names_the_file(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("torch.hub.download_url_to_file", offline)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    with pytest.raises(
-        CheckpointError, match=r"pass the file fasterrcnn_mobilenet_v3_large_fpn-\w+\.pth with"
-    ) as error:
+    with pytest.raises(CheckpointError, match=r"pass fasterrcnn_mobilenet_v3_large_fpn-\w+\.pth with") as error:
         FasterRCNN.from_torchvision("fasterrcnn_mobilenet_v3_large_fpn")
     assert get_dir() in str(error.value)
 

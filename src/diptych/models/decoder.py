@@ -62,7 +62,7 @@ class SharedLayer(Layer):
     signal  "learnt": a learnt vector marks keys and values that come from the encoder's states, not from the words.
             "flag": nothing is added; only the arguments of `forward` distinguish the two
     after   words attend to words, then to the encoder, with two softmaxes. A learnt signal of the keys has no effect
-            here, because it adds the same number to all scores of a softmax
+            here, because it adds the same number to all scores of a softmax.
     joint   words attend to both in one softmax, where the signals of keys and values both have an effect
 
     Encoder and decoder use the same `forward`, so that FSDP gathers the weights for both.

@@ -1,6 +1,6 @@
 """Rename the tensors of an official checkpoint to Diptych's names.
 
-A table maps the authors' names to ours, without the suffix `.weight` or `.bias`. In both names, `#` stands for a
+A table maps the authors' names to ours, without the suffix `.weight` or `.bias`. In both names, `#` is a
 number, such as a layer's. Our models store query, key and value of an attention as one tensor `qkv`. So the table maps
 three of the authors' names to `qkv`.
 """
