@@ -306,7 +306,7 @@ class Vector(MaskedLanguage):
 
 TinyObjectives.schedule = lambda self, vocabulary: together(Vector(vocabulary))
 """,
-        "tiny 0.2: Vector.loss (objective masked_language) returned a tensor of shape (3,), expected one number",
+        "tiny 0.2: Vector.loss (objective masked_language) returned a tensor of shape (3,), expected a scalar",
     ),
     "states": (
         """

@@ -59,7 +59,7 @@ def test_another_model_ranks_the_best_anew(folder: Path, detector: StorybookDete
 
 def test_vectors_cannot_rank_anew(folder: Path, detector: StorybookDetector) -> None:
     towers, pairs = Model(opened(folder / "t", detector, "tden", "similarity")), Model(opened(folder / "p", detector))
-    with pytest.raises(ServingError, match="makes a vector of each image, so a query costs it one pass"):
+    with pytest.raises(ServingError, match="makes a vector of each image, so a query needs only one pass"):
         pairs.search("a red kite", sorted((folder / "photos").iterdir()), rerank=towers)
 
 

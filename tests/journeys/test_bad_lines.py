@@ -214,7 +214,7 @@ LEFT_OUT: list[tuple[str, Callable[[], None], str, str]] = [
     ("npz cut short", cut("features/1.npz"), GIVEN, "features/1.npz: not a readable npz file"),
     ("npz empty", file("features/1.npz", b""), GIVEN, "not a readable npz file"),
     ("no zip", file("features/1.npz", b"hello" * 100), GIVEN, "not a readable npz file"),
-    ("pickled objects", npz(features=np.array([[{"a": 1}]], dtype=object)), GIVEN, "which would have to be unpickled"),
+    ("pickled objects", npz(features=np.array([[{"a": 1}]], dtype=object)), GIVEN, "which is a pickle that could run code"),
     ("a pickle as a member", pickled_member, GIVEN, "1.npz"),
     ("says 40 TB", huge_header, GIVEN, "10000000, 1000000"),
     ("no boxes", npz(boxes=None), GIVEN, "expected also boxes"),

@@ -83,7 +83,7 @@ def test_ground_truth_eyes_cannot_look_at_a_picture(captioner: Path, tmp_path: P
     Image.new("RGB", (64, 64), "red").save(tmp_path / "a.png")
     done = diptych("caption", tmp_path / "a.png", "--model", captioner, check=False)
     assert done.returncode == 1
-    assert "trained on regions from ground truth" in done.stderr
+    assert "trained on ground-truth regions" in done.stderr
 
 
 def test_questions(world: Path, pretrained: Path) -> None:

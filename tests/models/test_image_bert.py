@@ -135,12 +135,12 @@ def test_the_whole_picture_is_one_region_more_of_its_own_size():
 
 
 def test_what_is_too_long_is_refused():
-    with pytest.raises(DataError, match="6 regions, the model reads at most 5"):
+    with pytest.raises(DataError, match="6 regions, but the model reads at most 5"):
         model()(batch_of(2, 6))
     long = replace(toy.sample(0, 1), text=torch.full((15,), 7), text_labels=torch.full((15,), IGNORE))
     with pytest.raises(DataError, match="a text has 15 words, but the model has positions for 14"):
         model()(collate([long]))
-    with pytest.raises(ValueError, match="leaves none for words"):
+    with pytest.raises(ValueError, match="is too small for words"):
         ImageBertConfig(positions=3)
     with pytest.raises(ValueError, match="is not divisible"):
         ImageBertConfig(width=130)

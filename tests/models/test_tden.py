@@ -195,7 +195,7 @@ def test_encoder_alone_and_decoder_alone():
         ({"structure": "single-stream"}, "has no object_layers and no sentence_layers"),
         ({"structure": "two-stream", "decoder_layers": 0, "cross_layers": 0}, "set cross_layers above 0"),
         ({"width": 100}, "width 100 is not divisible by 12 heads"),
-        ({"positions": 2}, "leaves none for words"),
+        ({"positions": 2}, "is too small for words"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes, wanted):
@@ -207,7 +207,7 @@ def test_what_cannot_be_read_is_refused():
     model = toy.tden()
     with pytest.raises(DataError, match="a text has 17 words, but the model has positions for 16"):
         model.read_text(collate([replace(toy.sample(0), text=torch.full((16,), 5))]))
-    with pytest.raises(DataError, match=r"9 regions, the model reads at most 5"):
+    with pytest.raises(DataError, match=r"9 regions, but the model reads at most 5"):
         model.read_regions(collate([replace(toy.sample(0), regions=toy.regions(9))]))
     with pytest.raises(RecipeError, match="the captions need 20 words, but positions=16 leaves room for 15"):
         model.begin(batch_of(0), 20)

@@ -219,7 +219,7 @@ def test_the_whole_picture_as_one_region_more():
     with pytest.raises(DataError, match="feature of the whole image"):
         one(collate([toy.sample(0)]))
     wide = [replace(sample, regions=replace(sample.regions, whole=torch.ones(99))) for sample in samples]
-    with pytest.raises(DataError, match=r"feature of the whole image has 99 values, expected \d+; extract again"):
+    with pytest.raises(DataError, match=r"feature of the whole image has 99 values, expected \d+; extract it again"):
         one(collate(wide))
 
 
@@ -231,7 +231,7 @@ def test_a_feature_of_another_size_of_the_whole_image_is_projected():
     other = model(replace(wide, whole=wide.whole + 1))
     assert not torch.allclose(model(wide).text, other.text)
     assert "whole.weight" not in toy.model(whole_region=True).state_dict()
-    with pytest.raises(DataError, match=r"has 7 values, expected 99; extract again"):
+    with pytest.raises(DataError, match=r"has 7 values, expected 99; extract it again"):
         model(replace(wide, whole=wide.whole[:, :7]))
 
 
@@ -261,7 +261,7 @@ def test_hidden_regions(form):
 
 def test_what_cannot_be_read_is_refused_with_a_way_out():
     model = toy.model()
-    with pytest.raises(DataError, match="6 regions, the model reads at most 5; keep the best ones"):
+    with pytest.raises(DataError, match="6 regions, but the model reads at most 5; keep the best,"):
         model(batch_of(6))
     with pytest.raises(DataError, match=r"text has 18 words, but the model has positions for 17"):
         model(collate([replace(toy.sample(1), text=torch.zeros(18, dtype=torch.long))]))

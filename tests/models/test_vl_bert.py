@@ -114,7 +114,7 @@ def test_a_feature_of_another_size_of_the_whole_image_is_projected() -> None:
     assert read.whole is not None
     assert not torch.allclose(vlbert(read).text, vlbert(replace(read, whole=read.whole + 1)).text)
     assert "regions.whole.weight" not in model(whole="given", whole_size=6).state_dict()
-    with pytest.raises(DataError, match=r"has 7 values, expected 99; extract again"):
+    with pytest.raises(DataError, match=r"has 7 values, expected 99; extract it again"):
         vlbert(replace(read, whole=read.whole[:, :7]))
 
 

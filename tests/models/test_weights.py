@@ -88,8 +88,8 @@ def test_every_key_is_accounted_for():
     assert report.missing == ["1.weight", "1.bias"]
     assert report.left == {"2.scale": "not in the model"}
     assert report.lines() == [
-        "missing  1.weight: starts fresh",
-        "missing  1.bias: starts fresh",
+        "missing  1.weight: keeps its initial value",
+        "missing  1.bias: keeps its initial value",
         "left     2.scale: not in the model",
         "2 loaded, 0 renamed, 2 missing, 1 left",
     ]

@@ -184,7 +184,7 @@ def test_both_ways_of_sharing_attention_are_there():
     [
         ({"width": 30, "heads": 4}, "width 30 is not divisible by 4 heads"),
         ({"structure": "enc", "cross": "joint"}, "but structure=enc; change"),
-        ({"positions": 2}, "positions=2 leaves none"),
+        ({"positions": 2}, "positions=2 is too small for words"),
     ],
 )
 def test_shapes_that_cannot_be(changes, wanted):
@@ -301,7 +301,7 @@ def test_a_picture_without_regions_is_read_as_nothing_whatever_its_company():
 
 
 def test_too_much_is_refused_with_the_way_out():
-    with pytest.raises(DataError, match=r"6 regions, the model reads at most 5; .* raise model.max_regions"):
+    with pytest.raises(DataError, match=r"6 regions, but the model reads at most 5; .* raise model.max_regions"):
         model()(collate([toy.sample(1, 5), toy.sample(2, 6)]))
     long = replace(toy.sample(1, 1), text=torch.full((13,), 7))
     with pytest.raises(DataError, match=r"a text has 13 words, .* positions for 12; lower data.max_words"):

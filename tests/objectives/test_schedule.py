@@ -143,7 +143,7 @@ def test_impossible_schedules_are_refused():
         Schedule(())
     with pytest.raises(RecipeError, match=r'put their objectives into one OneForward, or choose order "in turn"'):
         Schedule(((a, 1.0), (b, 1.0)))
-    with pytest.raises(RecipeError, match="must not be negative, and one must be above 0"):
+    with pytest.raises(RecipeError, match="must not be negative, and at least one must be above 0"):
         Schedule(((a, 0.0), (b, 0.0)), "sampled")
 
 

@@ -243,7 +243,7 @@ def test_a_weight_scales_its_loss():
     halved, whole = (OneForward((MaskedQueries(V),), {"masked_queries": w} if w else {}) for w in (0.5, 0))
     assert halved.weights["masked_queries"] == 0.5
     assert not whole.weights
-    with pytest.raises(RecipeError, match="set their weights to 1, and weigh losses in an update"):
+    with pytest.raises(RecipeError, match="set their weights to 1, and weight losses in an update"):
         Schedule(((halved, 0.5), (whole, 1.0)), "in turn")
 
 

@@ -56,7 +56,7 @@ def test_the_keys_of_a_recipe_are_those_that_can_be_set() -> None:
     assert (shown["optimizer.lr"]["value"], shown["optimizer.lr"]["default"]) == (2e-3, 1e-4)
     assert "default" not in shown["training.steps"]
     assert shown["optimizer.clip_each"]["default"] is None
-    assert shown["data.max_words"]["note"] == "Tokens of a text at most; what is longer is cut."
+    assert shown["data.max_words"]["note"] == "Maximum number of tokens of a text; longer texts are cut."
 
 
 def test_keys_of_stages_begin_with_the_stage_s_number() -> None:
@@ -148,5 +148,5 @@ def test_each_recipe_says_what_it_is_in_a_sentence_of_its_own() -> None:
     shared = Counter((entry.system, entry.about) for entry in entries())
     assert all(about.endswith(".") and ". " not in about for _, about in shared)
     assert {key for key, times in shared.items() if times > 1} <= {
-        ("unified-vlp", "Diptych's own pre-training: a query at every word instead of masks on 15% (decision 0005).")
+        ("unified-vlp", "Diptych's own pre-training: a query for every word instead of masks on 15% (decision 0005).")
     }

@@ -101,7 +101,7 @@ def test_the_code_cuts_captions_at_half_of_its_places(tmp_path: Path) -> None:
     recipe = find_recipe("vl-bert/official/pretrain", ["init=none", "model.width=48", "model.layers=1"])
     assert recipe.data.max_words == 30
     learner_of(tmp_path / "run", recipe, Store(tmp_path / "store"))
-    with pytest.raises(RecipeError, match=r"leaves 32 positions for words, and data.max_words=32 needs 33"):
+    with pytest.raises(RecipeError, match=r"has 32 positions for words, but data.max_words=32 needs 33"):
         learner_of(tmp_path / "run", recipe.override(["data.max_words=32"]), Store(tmp_path / "store"))
 
 

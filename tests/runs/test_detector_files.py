@@ -77,7 +77,7 @@ def test_each_layout_becomes_a_detector_folder(write: Callable[[Path], Path], tm
 
 def test_what_is_assumed_is_told_and_can_be_set(tmp_path: Path) -> None:
     notes = opened(detectron(tmp_path))[1]
-    assert "assumed: samples=2, as the file's cfg has no FAST_RCNN.ROI_XFORM_SAMPLING_RATIO" in notes
+    assert "assumed: samples=2, because the file's cfg has no FAST_RCNN.ROI_XFORM_SAMPLING_RATIO" in notes
     assert not any("shorter" in note for note in notes)  # the cfg says it
     detector, notes = opened(detectron(tmp_path), "samples=0", "overlaps=[0.4]")
     assert not any("assumed: samples" in note for note in notes)
@@ -86,7 +86,7 @@ def test_what_is_assumed_is_told_and_can_be_set(tmp_path: Path) -> None:
         opened(detectron(tmp_path), "samples")
     old = write_detectron(tmp_path / "old.pkl", detectron_blobs(), CFG.replace("BBOX_REG_WEIGHTS", "OTHER"))
     assert any("delta_weights=[1.0, 1.0, 1.0, 1.0]" in note for note in opened(old)[1])
-    assert any("the usual anchors" in note or "usual anchors" in note for note in opened(milvlg(tmp_path))[1])
+    assert any("default anchors" in note for note in opened(milvlg(tmp_path))[1])
 
 
 def test_anchors_of_the_file_come_first(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_anchors_of_the_file_come_first(tmp_path: Path) -> None:
     torch.save(butd_file("hf") | {name: anchors}, tmp_path / "own.bin")
     detector, notes = opened(tmp_path / "own.bin")
     assert torch.equal(detector.pipeline.network.anchors, anchors)
-    assert any("the file's own differ from the usual ones" in note for note in notes)
+    assert any("the file's differ from the default ones" in note for note in notes)
     torch.save(butd_file("hf") | {name: anchors[:3]}, tmp_path / "few.bin")
     with pytest.raises(CheckpointError, match=r"is \(3, 4\), not \(12, 4\)"):
         opened(tmp_path / "few.bin")
@@ -149,7 +149,7 @@ def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_the_hub_is_asked_for_one_commit_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("hub:user/name", "hub:user/name@main", f"hub:name@{COMMIT}"):
-        with pytest.raises(RecipeError, match="names no fixed version; expected hub:USER/NAME@COMMIT"):
+        with pytest.raises(RecipeError, match="has no fixed version; expected hub:USER/NAME@COMMIT"):
             fetched(name)
     asked: list[tuple[str, str, str]] = []
 

@@ -145,8 +145,8 @@ def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
     torch.save({n: tensor for n, tensor in whole.items() if "layer2.1" not in n}, tmp_path / "smaller.pth")
     save_file({"weight": torch.ones(1)}, tmp_path / "other.safetensors")
     for source, told in (
-        ("larger", "another ResNet than model.network \\(backbone.layer1.2"),
-        ("smaller.pth", "another ResNet than model.network \\(backbone.layer2.1"),
+        ("larger", "a ResNet other than model.network \\(backbone.layer1.2"),
+        ("smaller.pth", "a ResNet other than model.network \\(backbone.layer2.1"),
         ("other.safetensors", "holds no ResNet: .*diptych storybook detector"),
         ("store", "is not a detector's folder: it has no detector.json"),
         ("none.pth", "missing; expected a file of weights"),
@@ -268,7 +268,7 @@ def test_words_that_leave_no_room_for_regions_are_refused(tmp_path: Path) -> Non
     store, official = store_in(tmp_path), "model.region_budget=official"
     many = find_recipe("vl-bert/small/vqa", [*TINY, official, "data.max_words=40"])
     with pytest.raises(
-        RecipeError, match=r"leaves 32 positions.*data.max_words=40 needs 43; .*or set model\.region_budget=paper"
+        RecipeError, match=r"has 32 positions.*data.max_words=40 needs 43; .*or set model\.region_budget=paper"
     ):
         learner_of(tmp_path / "run", many, store)
     recipe = find_recipe("vl-bert/small/vqa", [*TINY, "data.max_words=1", "model.positions=8"])

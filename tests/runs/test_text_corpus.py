@@ -64,7 +64,7 @@ def test_what_cannot_read_text_alone_is_refused(store: Store, text: Path, tmp_pa
         named,
     )
     refused(
-        "leaves 93 positions for words, and data.text_words=94 needs 95",
+        "has 93 positions for words, but data.text_words=94 needs 95",
         "vl-bert/small/text-too",
         named,
         "data.text_words=94",

@@ -101,7 +101,7 @@ def test_a_revision_is_loaded_by_its_tag(model: Predictor, stub: Hub, tmp_path: 
 def test_verbs_open_the_revision_that_is_named(model: Predictor, stub: Hub, tmp_path: Path, words: str) -> None:
     push(model)
     (tmp_path / "a.png").write_bytes(picture())
-    with pytest.raises(CheckpointError, match=r"^me/kites on the hub has no such revision; pass one of .*/commits"):
+    with pytest.raises(CheckpointError, match=r"^me/kites on the hub lacks this revision; pass one of .*/commits"):
         app([*words.replace("OUT", str(tmp_path)).split(), "--revision", "v9"], standalone_mode=False)
 
 
@@ -116,7 +116,7 @@ def test_a_private_one_wants_the_token(model: Predictor, stub: Hub, monkeypatch:
     push(model, "--private")
     assert stub.private == {"me/kites"}
     monkeypatch.setenv("HF_TOKEN", "hf_another")
-    with pytest.raises(CheckpointError, match=r"me/kites is not on the hub, or not for this token; .* set HF_TOKEN"):
+    with pytest.raises(CheckpointError, match=r"me/kites is not on the hub, or not visible .* set HF_TOKEN"):
         diptych.load("me/kites")
 
 
@@ -223,7 +223,7 @@ def test_the_card_has_the_facts_of_the_folder_and_of_its_publisher(model: Predic
         "| licence of the data | by permission |",
         "| CIDEr | 17.9 | 13.5 to 22.8 | 2.5 | 141.3 |",
         "60 of 60 pictures, split `test` of `kites.jsonl`, computed in bf16",
-        "It was trained on drawn scenes only",
+        "It was trained only on drawn scenes",
         "one of 7 answers",
     ):
         assert wanted in card, wanted
@@ -231,7 +231,7 @@ def test_the_card_has_the_facts_of_the_folder_and_of_its_publisher(model: Predic
     assert "It is a control" not in card
     assert model.folder.recipe is not None
     blind = replace(model.folder, recipe=model.folder.recipe.override(["data.images=false"]))
-    assert "It is a control: it was trained without images" in model_card(blind, "me/kites", Publisher())
+    assert "It is a control model: it was trained without images" in model_card(blind, "me/kites", Publisher())
     assert "licence of the weights | not stated" in model_card(model.folder, "me/kites", Publisher())
 
 
@@ -239,8 +239,8 @@ def test_the_card_has_the_facts_of_the_folder_and_of_its_publisher(model: Predic
     ("change", "said"),
     [
         ({"of": {"weights": 1, "data": "d", "split": "s", "precision": "fp32"}}, "scores of other weights"),
-        ({"of": {}}, "is not what .* prints \\(weights: "),
-        ({"scores": 3}, "is not what .* prints"),
+        ({"of": {}}, "is not the output of .* \\(weights: "),
+        ({"scores": 3}, "is not the output of .*"),
         ({"scores": {"CIDEr": {"value": "much"}}}, r"scores\.0\.value"),
         ({"items": "all"}, "items: Input should be a valid integer"),
     ],

@@ -254,7 +254,7 @@ def test_a_shortlist_that_cannot_be_is_refused(tmp_path, photos, detector):
         pairs.search("a kite", photos, cache, shortlist=2)
     with pytest.raises(ServingError, match=r"cannot pick a shortlist: expected a two-tower model"):
         pairs.search("a kite", photos, cache, shortlist=2, by=pairs)
-    with pytest.raises(ServingError, match=r"a query costs it one pass.*leave out --shortlist"):
+    with pytest.raises(ServingError, match=r"a query needs only one pass.*leave out --shortlist"):
         towers.search("a kite", photos, cache, shortlist=2, by=towers)
     detector.selection = Selection(most=3, least=1)
     other = opened(tmp_path / "other", detector, "tden", "similarity")
@@ -288,7 +288,7 @@ def test_bad_galleries_are_refused(tmp_path, photos, detector):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"no images to search in .*expected files ending in"):
         predictor.search("a kite", tmp_path / "empty", tmp_path / "c1")
-    with pytest.raises(DataError, match=r"no folder .*--images DIR"):
+    with pytest.raises(DataError, match=r"is not a folder; .*--images DIR"):
         predictor.search("a kite", tmp_path / "nowhere", tmp_path / "c1")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.png").write_bytes(b"")
@@ -354,5 +354,5 @@ def test_images_that_were_swapped_are_found_without_being_looked_at(tmp_path, ph
 
 
 def test_a_gallery_wants_a_model_that_makes_vectors(tmp_path, photos, detector):
-    with pytest.raises(ServingError, match=r"--gallery stores vectors, and .* makes none"):
+    with pytest.raises(ServingError, match=r"--gallery stores vectors, but .* has none"):
         opened(tmp_path, detector).search("a red kite", photos, tmp_path / "cache", gallery="postgresql://x/y")

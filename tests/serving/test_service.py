@@ -183,7 +183,7 @@ def test_a_gallery_is_looked_at_before_anybody_asks(model, gallery, tmp_path, mo
     )
     model.search("a red kite", gallery)
     assert not seen
-    with pytest.raises(DataError, match="no folder"):
+    with pytest.raises(DataError, match="is not a folder"):
         Service({"toy": model}, PictureGallery(tmp_path / "nowhere")).warm()
 
 

@@ -261,7 +261,7 @@ def test_a_zips_member_that_occurs_twice_is_refused_unless_both_are_equal(tmp_pa
     filled(tmp_path, {"own.jsonl": "\n".join(map(json.dumps, lines))})
     skips = Skips()
     assert [one.key for one in read(tmp_path / "own.jsonl", skips=skips)] == ["im.zip/b.png", "im.zip/c.png"]
-    assert "im.zip: found a.png twice, with different contents, expected it once" in skips.first[BAD]
+    assert "im.zip: found a.png twice with different contents, expected once" in skips.first[BAD]
     with pytest.raises(DataError, match=r"found a.png twice"):
         open_pixels(tmp_path / "im.zip" / "a.png")
 

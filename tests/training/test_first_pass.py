@@ -48,11 +48,11 @@ def trained(folder: Path, objective: Callable[[Any], Any], monkeypatch: pytest.M
 
 
 WRONG = {
-    "a vector": (lambda loss: loss.expand(3), "returned a tensor of shape (3,), expected one number"),
-    "one number in a list": (lambda loss: loss[None], "returned a tensor of shape (1,), expected one number"),
+    "a vector": (lambda loss: loss.expand(3), "returned a tensor of shape (3,), expected a scalar"),
+    "one number in a list": (lambda loss: loss[None], "returned a tensor of shape (1,), expected a scalar"),
     "detached": (lambda loss: loss.detach(), "returned a loss without a gradient"),
-    "a float": (lambda loss: float(loss.detach()), "returned a float, expected one number"),
-    "None": (lambda loss: None, "returned None, expected one number"),
+    "a float": (lambda loss: float(loss.detach()), "returned a float, expected a scalar"),
+    "None": (lambda loss: None, "returned None, expected a scalar"),
 }
 
 

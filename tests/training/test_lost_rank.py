@@ -91,9 +91,7 @@ def test_processes_that_do_not_meet_are_told_where(monkeypatch: pytest.MonkeyPat
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "29500"}.items():
         monkeypatch.setenv(name, value)
     with (
-        pytest.raises(
-            TrainingError, match=r"have not connected at here:29500 \(The server socket has failed to listen"
-        ),
+        pytest.raises(TrainingError, match=r"did not connect at here:29500 \(The server socket has failed to listen"),
         ranks.join_ranks(torch.device("cpu")),
     ):
         pass

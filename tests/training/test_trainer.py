@@ -109,7 +109,7 @@ def test_parts_as_large_as_memory_takes(tmp_path, monkeypatch):
     toy_train(tmp_path / "found", passes=2, micro_batch="auto")
     assert tried == [4, 2, 1]
     assert weights_hash(tmp_path / "found") == weights_hash(tmp_path / "one") != weights_hash(tmp_path / "whole")
-    with pytest.raises(TrainingError, match=r"not one sample fits into the GPU's memory"):
+    with pytest.raises(TrainingError, match=r"a single sample does not fit into the GPU's memory"):
         largest(8, lambda size: False)
 
 
@@ -254,7 +254,7 @@ def test_a_damaged_best_checkpoint_is_told_and_the_next_best_takes_its_place(tmp
             load_file(result.weights)["words.weight"],
             load_file(best.parents[1] / "step-00000008/model.safetensors")["words.weight"],
         )
-    warning = f"warning: the final weights leave out step 4, one of the best: {best} has changed since"
+    warning = f"warning: the final weights do not include step 4, one of the best: {best} has changed since"
     assert said.getvalue().count(warning) == 2
 
 

@@ -210,7 +210,7 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     _, file, _ = timm_file(tmp_path)
     for name, fault in (
         ("timm/test_resnet", "does not hold weights of timm/test_resnet"),
-        ("resnet18", "is of another network"),
+        ("resnet18", "belongs to another network"),
     ):
         with pytest.raises(CheckpointError, match=rf"model\.safetensors {fault}"):
             Backbone.of(name, weights=file)
@@ -225,13 +225,22 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "way_out"),
     [
-        ("resnet18", "fetch https://download.pytorch.org/models/resnet18-.*pth where there is a network.*--weights"),
+        (
+            "resnet18",
+            "download https://download.pytorch.org/models/resnet18-.*pth on a machine with a network.*--weights",
+        ),
         (
             "timm/vit_small_patch14_dinov2.lvd142m",
-            "fetch model.safetensors of https://huggingface.co/timm/vit_small_pat",
+            "download model.safetensors of https://huggingface.co/timm/vit_small_pat",
         ),
-        ("open_clip/ViT-B-32/laion2b_s34b_b79k", "fetch open_clip_model.safetensors of https://huggingface.co/laion/"),
-        ("hf/google/siglip-base-patch16-224", "copy config.json, .* of https://huggingface.co/google/siglip-base-patc"),
+        (
+            "open_clip/ViT-B-32/laion2b_s34b_b79k",
+            "download open_clip_model.safetensors of https://huggingface.co/laion/",
+        ),
+        (
+            "hf/google/siglip-base-patch16-224",
+            "download config.json, .* of https://huggingface.co/google/siglip-base-patc",
+        ),
     ],
 )
 def test_without_a_network_one_sentence_says_what_to_copy(name: str, way_out: str) -> None:
@@ -284,7 +293,7 @@ def test_options_that_a_detector_would_ignore_are_refused(tmp_path: Path) -> Non
         (
             str(tmp_path / "grid"),
             {"select": TDEN},
-            "always keeps the same regions",
+            "does not accept a selection rule",
         ),
     ):
         with pytest.raises(RecipeError, match=message):

@@ -150,14 +150,14 @@ def test_an_lmdb_that_is_cut_gives_its_whole_entries(listed: bool, tmp_path: Pat
         except DataError as error:
             refused.append(str(error))
             continue
-        assert any("the LMDB is cut short" in note for note in files.notes)
+        assert any("the LMDB is truncated" in note for note in files.notes)
         found = []
         for name in names:
             with suppress(DataError):
                 found.append((name, files.read(Record(name), lambda raw: raw.features)))
         assert all((features == int(name)).all() for name, features in found)
         read.append(len(found))
-    assert all("as in its header, and no entry is whole" in error for error in refused)
+    assert all("as in its header, and no entry is complete" in error for error in refused)
     assert read == sorted(read)
     assert read[-1] >= 35
 

@@ -33,7 +33,7 @@ def test_every_file_is_held_against_the_contract(small: StorybookDetector, whole
     detector = with_whole(small) if whole else small
     detector.save(tmp_path)
     check_detector(tmp_path, detector.contract.weights)
-    with pytest.raises(CheckpointError, match="did not make these features"):
+    with pytest.raises(CheckpointError, match="did not compute these features"):
         check_detector(tmp_path, "0" * 64, files=False)
     for path in sorted(tmp_path.rglob("*.safetensors")):
         content = path.read_bytes()
@@ -81,5 +81,5 @@ def test_a_description_of_before_is_read_and_one_of_later_is_not(
     with monkeypatch.context() as later:
         later.setattr(weights, "FORMAT", 3)
         small.save(tmp_path)
-    with pytest.raises(CheckpointError, match="has format 3, but this Diptych reads 2"):
+    with pytest.raises(CheckpointError, match="has format 3, but this version of Diptych reads 2"):
         read_detector(tmp_path)

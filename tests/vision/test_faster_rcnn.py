@@ -105,7 +105,7 @@ def test_other_files_are_refused_by_name(detector: FasterRCNN, tmp_path: Path) -
     (tmp_path / "cut.safetensors").write_bytes(b"1234567")
     refused("cut.safetensors", "cut short or is not a safetensors file")
     torch.save({"a": torch.zeros(1)}, tmp_path / "a.pth")
-    refused("a.pth", "of another network: the network has no a")
+    refused("a.pth", "belongs to another network: the network has no a")
     wide = FasterRCNNConfig(SHAPE.architecture, ("background", "cat"), shorter=64, longer=96)
     torch.save(wide.build().state_dict(), tmp_path / "classes.pth")
     refused("classes.pth", r"cls_score.* has shape \(2.*\), expected \(3")
@@ -117,9 +117,7 @@ def test_without_a_network_the_message_names_the_file(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("torch.hub.download_url_to_file", offline)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    with pytest.raises(
-        CheckpointError, match=r"pass the file fasterrcnn_mobilenet_v3_large_fpn-\w+\.pth with"
-    ) as error:
+    with pytest.raises(CheckpointError, match=r"pass fasterrcnn_mobilenet_v3_large_fpn-\w+\.pth with") as error:
         FasterRCNN.from_torchvision("fasterrcnn_mobilenet_v3_large_fpn")
     assert get_dir() in str(error.value)
 

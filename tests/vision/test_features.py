@@ -119,7 +119,7 @@ def test_a_picture_is_found_by_whatever_name_it_has(path: str, key: str) -> None
 
 @pytest.mark.parametrize("key", ["43", "dog_42", "COCO_val2014_000000000142", ""])
 def test_another_picture_is_not(key: str) -> None:
-    with pytest.raises(DataError, match=r"no name is an image's; the first are 42, 139"):
+    with pytest.raises(DataError, match=r"no name matches an image; the first are 42, 139"):
         read(FILES / BUTD, key)
 
 
@@ -150,7 +150,7 @@ def test_what_is_there_twice_and_what_fits_no_picture_is_said(tmp_path: Path) ->
     files = open_features(FILES / UNITER)
     assert ["_compressed has the same names as" in note for note in files.notes] == [True]
     assert open_features(FILES / "mmf").notes == [
-        f"{FILES / 'mmf'} has 2 files or rows of LMDB too, which are not read"
+        f"{FILES / 'mmf'} also has 2 files or rows of LMDB, which are not read"
     ]
     table = (FILES / BUTD / "trainval_resnet101_faster_rcnn_genome.tsv").read_bytes()
     (tmp_path / "a.tsv.0").write_bytes(table + table.splitlines(keepends=True)[0])
@@ -164,7 +164,7 @@ def test_what_is_there_twice_and_what_fits_no_picture_is_said(tmp_path: Path) ->
     (tmp_path / "both").mkdir()
     for name in ("train", "val"):
         shutil.copytree(FILES / "xmodaler_npz", tmp_path / "both" / name)
-    with pytest.raises(DataError, match=r"the names of several features in .*both fit '42'"):
+    with pytest.raises(DataError, match=r"several features in .*both match '42'"):
         open_features(tmp_path / "both").of(Record("42"))
     assert open_features(tmp_path / "both").of(Record("val/42.jpg")).name == "val/42"
 

@@ -55,7 +55,7 @@ def test_a_line_that_was_cut_and_written_again(end: int, tmp_path: Path) -> None
     (tmp_path / "a.tsv").write_text("\n".join([one, two[:end] + three, two]))
     assert {**found(tmp_path), "103.png": 103.0} == WHOLE
     if end > 3 or end < 0:
-        assert "the line before '103.png' is cut short" in str(found(tmp_path)["103.png"])
+        assert "the line before '103.png' is truncated" in str(found(tmp_path)["103.png"])
 
 
 def test_a_second_file_has_the_whole_one(tmp_path: Path) -> None:

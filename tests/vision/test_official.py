@@ -188,7 +188,7 @@ def test_a_number_of_regions_replaces_that_of_an_imported_folder(tmp_path):
     assert fewer.settings.confidence == butd().settings.confidence
     assert fewer.contract.selection.startswith("exactly 3")
     assert len(fewer.detect([torch.randint(0, 255, (3, 60, 80), dtype=torch.uint8)], [])[0]) == 3
-    with pytest.raises(RecipeError, match="always keeps the same regions"):
+    with pytest.raises(RecipeError, match="does not accept a selection rule"):
         open_detector(str(tmp_path), select=find_selection("tden"))
     for settings, counts in {("most=3",): (3, 3), ("least=2", "most=5"): (2, 5), ("least=200",): (200, 200)}.items():
         kept = open_detector(str(tmp_path), settings=settings).settings
@@ -312,5 +312,5 @@ def test_extra_heads_are_left_and_half_precision_is_told():
 
 def test_names_of_classes_have_to_be_as_many():
     done = convert(butd_file(), None, "a")
-    with pytest.raises(CheckpointError, match="2 names of classes were given, but the network has 6"):
+    with pytest.raises(CheckpointError, match="2 class names were given, but the network has 6"):
         OfficialDetector.of(done.tensors, done.settings, ("cat", "dog"), "a")

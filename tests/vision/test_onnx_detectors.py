@@ -223,7 +223,7 @@ def test_import_keeps_a_detector_with_its_backbone_and_the_names_of_its_classes(
     with pytest.raises(RecipeError, match="exists already"):
         keep_detector(str(path), tmp_path / "out", None, None, [], None)
     odd = write(tmp_path / "odd.onnx", {"boxes": BOXES, "scores": SCORES}, notes={"names": "{0: 'only one'}"})
-    with pytest.raises(CheckpointError, match=r"onnx:odd has 3 classes, and 1 names were given; .*--class-names"):
+    with pytest.raises(CheckpointError, match=r"onnx:odd has 3 classes, but 1 names were given; .*--class-names"):
         onnx_detector(odd, tmp_path)
 
 

@@ -147,5 +147,7 @@ def test_a_detector_of_the_hub_without_a_network(monkeypatch: pytest.MonkeyPatch
         raise OSError("no network")
 
     monkeypatch.setattr(socket, "create_connection", fail)
-    with pytest.raises(CheckpointError, match=r"cannot get hf:PekingU/rtdetr_r18vd .*; copy config.json, .*--weights"):
+    with pytest.raises(
+        CheckpointError, match=r"cannot get hf:PekingU/rtdetr_r18vd .*; download config.json, .*--weights"
+    ):
         open_detector("hf:PekingU/rtdetr_r18vd", [], backbone="resnet18")

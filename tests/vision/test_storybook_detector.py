@@ -156,7 +156,7 @@ def test_another_rule_may_be_given_at_opening(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="least=0 and most=0"):
         open_detector(str(tmp_path / "detector"), select=0)
     GroundTruth(("cat",), {}).save(tmp_path / "truth")
-    with pytest.raises(RecipeError, match="ground-truth always keeps the same regions"):
+    with pytest.raises(RecipeError, match="ground-truth does not accept a selection rule"):
         load_detector(tmp_path / "truth", Selection())
 
 
@@ -192,7 +192,7 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     described = read_detector(tmp_path)
     described["shape"]["feature_size"] = 32
     write_detector(tmp_path, described)
-    with pytest.raises(CheckpointError, match=r"is of another network: .* has shape .*, expected"):
+    with pytest.raises(CheckpointError, match=r"belongs to another network: .* has shape .*, expected"):
         load_detector(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The types that the whole package uses: records, samples, batches, states and protocols. Read this package first.
+"""The types that all other packages use: records, samples, batches, states and protocols. Read this package first.
 
 The letters of tensor shapes in all signatures:
 
@@ -7,7 +7,7 @@ The letters of tensor shapes in all signatures:
     F  region feature size               C  region classes  V  words of the vocabulary
     A  answers
 
-Boxes are corners (x1, y1, x2, y2), divided by the image's width and height, so from 0 to 1.
+Boxes are corners (x1, y1, x2, y2), divided by the image's width and height. So their values are from 0 to 1.
 """
 
 from diptych.core.attention import (

@@ -1,10 +1,10 @@
 """Attention masks, defined by tables over the three blocks of the input: regions, text and target.
 
-A row of a table is the block that attends, a column is the block that is attended to. The cell defines which positions
-of the column's block are visible:
+A row of a table is the block that attends; a column is the block that is attended to. The cell defines which positions
+of the column's block can be attended to:
 
     all     every position
-    past    positions up to and including the attending position's own index
+    past    positions up to the index of the attending position, inclusive
     before  positions before that index
     none    no position
 
@@ -24,12 +24,12 @@ from torch import Tensor
 from diptych.runtime.devices import to_device
 
 See = Literal["all", "past", "before", "none"]
-Row = tuple[See, See, See]  # (reach to regions, to text, to target)
+Row = tuple[See, See, See]  # what a block attends to in (regions, text, target)
 
 
 @dataclass(frozen=True)
 class Attention:
-    """A named attention table. Each block has the reach of its attention to regions, text and target."""
+    """A named attention table, with a row for each of the blocks regions, text and target."""
 
     name: str
     regions: Row
@@ -46,7 +46,8 @@ TARGET_AFTER_BOTH = Attention("target after both", regions=("all", "all", "none"
 QUERIES_BEFORE = Attention(
     "queries before", regions=("all", "none", "none"), text=("all", "past", "none"), target=("all", "before", "none")
 )
-# XGPT's TIFG (section 4.3): the target is the regions, generated from the text, so no block attends to regions.
+# XGPT's TIFG (section 4.3): the target is the regions, which are generated from the text. So no block attends to
+# regions.
 REGIONS_AFTER_TEXT = Attention(
     "regions after text", regions=("none", "none", "none"), text=("none", "all", "none"), target=("none", "all", "past")
 )
@@ -67,7 +68,7 @@ def attention_mask(
     """Return the attention mask of each sample. It is True where the row's position may attend to the column's.
 
     `attention` has one table per sample. `regions`, `text` and `target` are the sizes of the blocks, which add up to L.
-    Columns of padding (not `present`) are False, except on the diagonal.
+    Columns of padding (`present` is False) are False, except on the diagonal.
     """
     tables = list(dict.fromkeys(attention))
     masks = torch.stack([_mask(table, (regions, text, target), present.device) for table in tables])

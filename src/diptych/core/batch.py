@@ -27,18 +27,18 @@ class Batch:
 
     Fields of words. B samples have T tokens of text and U tokens of the target:
 
-    - keys, pictures: names of the samples and of their images. images: like pictures, but copies of an
-      image have the same name.
+    - keys, pictures: names of the samples and of their images. images: like `pictures`, but copies of an image under
+      other names have the same name.
     - text (B T), text_present (B T): token ids that the model reads; each text ends with [SEP], and has no [CLS].
     - text_labels (B T): token ids to predict at positions of the text; IGNORE elsewhere.
     - text_regions (B T): index of the region that a token names (VCR); IGNORE elsewhere.
     - target (B U), target_present, target_labels: like the fields of the text, for the tokens that a decoder reads.
-      target_start: position of the target's first token in its sentence.
+    - target_start: position of the target's first token in its sentence.
     - attention: the attention table of each sample.
     - matched (B): False for a mismatched pair of text and image.
     - groups: samples of the same group are scored against each other.
     - truths: the task's ground truth for each sample.
-    - grounded (B): True if each word is replaced by the regions it attends to (XGPT's IDA).
+    - grounded (B): True if each word is replaced by the regions that it attends to (XGPT's IDA).
     - seeds (B): seeds of the model's random draws, such as sampled words; None: torch's generator is used.
 
     Fields of the R regions of each image:
@@ -51,14 +51,14 @@ class Batch:
     - hidden (B R): True for regions that are masked in the model's input.
     - classes (B R C): the detector's class probabilities.
     - features (B R F), whole (B whole_size): features of the regions, and of the whole image.
-    - masks (B R m m): the object's mask in its box of m x m cells; 1 where a cell shows the object.
+    - masks (B R m m): the object's mask in its box of m x m cells; 1 if a cell shows the object.
     - pixels (B 3 height width), pixel_sizes (B 2): images for models that read pixels, and their sizes without padding.
 
     Fields of the computation:
 
-    - request: the final states that the model must compute; None: all.
+    - request: the final states that the model must compute; None: all states.
     - places: {objective: (rows, columns) of the states that it reads}; see `where`.
-    - region_counts, word_counts: regions and tokens of each sample, known without waiting for a GPU.
+    - region_counts, word_counts: numbers of regions and of tokens of each sample, on the CPU.
     - idle: True for a placeholder that must not change the weights.
     """
 
@@ -91,8 +91,8 @@ class Batch:
     grounded: Bool[Tensor, "B"] | None = None  # None: no text is grounded
     seeds: Int[Tensor, "B"] | None = None  # for random draws (`core.randomness`); None: torch's generator
     request: StateRequest | None = None  # final states to compute; None: all
-    # Positions that each objective reads. The loader finds them on the CPU, because on a GPU it would have to wait for
-    # all queued work.
+    # Positions that each objective reads. The loader finds them on the CPU. Finding them on a GPU would mean waiting
+    # for all queued work.
     places: dict[str, Places] = field(default_factory=dict)
     region_counts: list[int] | None = None  # number of regions of each sample; see `counted_regions`
     word_counts: list[int] | None = None  # number of text tokens of each sample; see `counted_words`
@@ -103,7 +103,7 @@ class Batch:
         return len(self.keys)
 
     def to(self, device: torch.device | str) -> Batch:
-        """Move the tensors to a device and widen half precision to float32 there.
+        """Move the tensors to a device, and convert half precision to float32 there.
 
         Pinned memory is copied to a GPU asynchronously.
         """
@@ -116,7 +116,7 @@ class Batch:
         return self._each(moved)
 
     def pin_memory(self) -> Batch:
-        """Copy the tensors to page-locked memory, which a GPU can read asynchronously."""
+        """Copy the tensors to page-locked memory, from which a GPU can copy asynchronously."""
         return self._each(Tensor.pin_memory)
 
     def tensors(self) -> list[Tensor]:
@@ -140,13 +140,13 @@ class Batch:
         return request(self).mask.nonzero(as_tuple=True) if known is None else known
 
     def counted_regions(self) -> list[int]:
-        """Return the number of regions of each sample. If `collate` made the batch, no wait for the GPU is needed."""
+        """Return the number of regions of each sample. A batch made by `collate` has it without a wait for the GPU."""
         return self.regions_present.sum(1).tolist() if self.region_counts is None else self.region_counts
 
     def counted_words(self) -> list[int]:
         """Return the number of text tokens of each sample.
 
-        If `collate` made the batch, no wait for the GPU is needed.
+        For a batch made by `collate`, this does not wait for the GPU.
         """
         return self.text_present.sum(1).tolist() if self.word_counts is None else self.word_counts
 
@@ -160,7 +160,7 @@ class Batch:
         return replace(self, request=StateRequest(heads=frozenset({name})))
 
     def repeat(self, times: int) -> Batch:
-        """Repeat each sample `times` times; the copies are consecutive.
+        """Return the batch with each sample repeated `times` times; the copies are consecutive.
 
         `places` is cleared, because row numbers change.
         """
@@ -175,7 +175,7 @@ class Batch:
 
 
 def collate(samples: Sequence[Sample]) -> Batch:
-    """Stack samples to a batch and pad each field to its longest value.
+    """Stack samples to a batch. Pad each field to its longest value.
 
     For a sample without an image, `regions_present` is all False.
     """
@@ -239,11 +239,9 @@ def _mask(regions: Regions, mask: Tensor | None) -> Bool[Tensor, "R"]:
 
 
 def _per_region(regions: Sequence[Regions], name: str) -> Tensor | None:
-    """Stack a field (R, ...) of `Regions`, padded to the largest R.
+    """Stack a field (R, ...) of `Regions`, padded to the largest R. Samples without regions get zeros.
 
     Return None if an image with regions lacks the field.
-
-    Samples without regions get zeros.
     """
     known = [value for r in regions if len(r) and (value := getattr(r, name)) is not None]
     if not known or len(known) < sum(len(r) > 0 for r in regions):
@@ -254,7 +252,7 @@ def _per_region(regions: Sequence[Regions], name: str) -> Tensor | None:
 
 
 def _per_image(regions: Sequence[Regions], values: Sequence[Tensor | None]) -> Tensor | None:
-    """Stack one tensor per image, padded with zeros at the end of each dimension (pixels: right and bottom).
+    """Stack one tensor per image, padded with zeros at the end of each dimension (pixels: at the right and the bottom).
 
     Return None if an image with regions lacks the value. Samples without an image get zeros.
     """

@@ -1,4 +1,4 @@
-"""The feature contract: a description of the extractor that made a set of features. Stores and models contain it."""
+"""The feature contract: a description of the extractor that computed the features of a store or model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import ConfigDict, Field
 
 MOST_VALUES = 1_000_000  # maximum size of a feature vector
-GIVEN = "given"  # value of `extractor` for features that were made outside Diptych
+GIVEN = "given"  # value of `extractor` for features that were computed outside Diptych
 Count = Annotated[int, Field(ge=0, le=MOST_VALUES)]
 
 
@@ -16,13 +16,13 @@ Count = Annotated[int, Field(ge=0, le=MOST_VALUES)]
 class FeatureProfile:
     """Statistics of features.
 
-    `vision.features.profile` compares them to detect that another extractor of the same size was used.
+    `vision.features.profile` compares them, to detect features of another extractor that have the same size.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
 
     means: tuple[float, ...]  # means of up to 256 evenly spaced dimensions of the features
-    spread: float  # variance over images of an image's mean, averaged over these dimensions
+    spread: float  # variance between images of an image's mean feature, averaged over these dimensions
     pictures: int  # number of measured images
     size: float  # root mean square of all feature values
 
@@ -31,8 +31,8 @@ class FeatureProfile:
 class FeatureContract:
     """The origin of a set of features. Sets of features may be mixed only if their contracts are equal.
 
-    With another detector's features, a model runs but is less accurate (huggingface/transformers#8769). If two
-    contracts differ, an error is therefore raised, which names the fields that differ.
+    With another detector's features, a model runs but is less accurate (huggingface/transformers#8769). So code that
+    compares contracts raises an error if they differ, with the fields that differ.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -42,7 +42,7 @@ class FeatureContract:
     feature_size: Count  # F, the size of a feature; 0 if the model reads pixels
     class_names: tuple[str, ...] = ()  # names of the C classes, in the order of `Regions.classes`
     box_format: str = "corners, fractions of the picture"
-    selection: str = "all"  # the rule that selects regions, with its parameters
+    selection: str = "all"  # rule that selects regions, with its parameters
     whole: bool = False  # True: a feature of the whole image is stored too
     whole_size: Count = 0  # size of the whole image's feature; 0: feature_size
     profile: FeatureProfile | None = None  # statistics of given features, whose extractor is unknown
@@ -50,7 +50,7 @@ class FeatureContract:
     def differences(self, other: FeatureContract) -> list[str]:
         """Return a line for each field that differs: `name: this value, not that value`.
 
-        Profiles are not compared here, but in `vision.features.profile`.
+        Profiles are compared in `vision.features.profile`, not here.
         """
         mine, theirs = vars(self), vars(other)
         return [
@@ -61,12 +61,12 @@ class FeatureContract:
 
     @property
     def is_given(self) -> bool:
-        """True if the features were made outside Diptych."""
+        """True if the features were computed outside Diptych."""
         return self.extractor == GIVEN or self.named
 
     @property
     def named(self) -> bool:
-        """True if the features were made outside Diptych and the user has named their extractor."""
+        """True if the features were computed outside Diptych and the user has named their extractor."""
         return self.extractor.startswith(f"{GIVEN}: ")
 
     def to_json(self) -> dict[str, Any]:

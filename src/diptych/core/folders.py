@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-DETECTOR, INNER = "detector", "model"  # the detector's folder in a store or model; the model's folder in a run
+DETECTOR, INNER = "detector", "model"  # the detector's folder in a store or model folder; the model's in a run folder
 SAMPLE = Path(__file__).parents[1] / "runs" / "sample"  # the sample model; experiments/sample.py made it
 
 

@@ -1,4 +1,4 @@
-"""The built-in classification task: the key of its items in `Record.more`, and a check of its labels."""
+"""The key in `Record.more` of the built-in classification task's items, and a check of its labels."""
 
 import unicodedata
 from collections.abc import Iterable

@@ -20,13 +20,13 @@ from diptych.core.vocabulary import Vocabulary
 Losses = dict[str, Tensor]  # objective -> its loss, summed over its targets in a batch
 
 
-# Capabilities that a model may provide and an objective may need.
+# Capabilities that models may provide and objectives may need.
 Capability = Literal[
     "regions",  # reads regions and returns States.regions
     "text",  # reads text and returns States.text
     "alone",  # reads text without an image
     "text after regions",  # can restrict a word's attention to the words before it (seq2seq)
-    "grounded",  # can replace words by the regions they attend to (XGPT's IDA)
+    "grounded",  # can replace words by the regions that they attend to (XGPT's IDA)
     "target",  # has a decoder, and returns States.target
     "target after text",  # its decoder attends to the text too (XGPT's IMLM and IDA)
     "target without text",  # its decoder does not attend to the text (TDEN's MSG)
@@ -41,7 +41,7 @@ Capability = Literal[
 
 
 class Method(str):
-    """A method of the model that an objective needs: `Method("fuse")` means that `loss` calls `model.fuse(...)`."""
+    """The name of a model's method that an objective needs. `Method("fuse")`: `loss` calls `model.fuse(...)`."""
 
 
 Needs = frozenset[Capability | Method]
@@ -51,7 +51,7 @@ Needs = frozenset[Capability | Method]
 class StateModel(Protocol):
     """A model that computes states from a batch.
 
-    Objectives use it through `heads`, which are made by name (`models/heads.py`).
+    Objectives call its `heads` by name (`models/heads.py`).
     """
 
     heads: nn.ModuleDict
@@ -64,8 +64,8 @@ class StateModel(Protocol):
 class Writer(Protocol):
     """A model with the capability "decode": it generates text word by word, with K beams per image.
 
-    `begin` ignores the text of the batch. `follow` appends the word `words[b, k]` to beam `parents[b, k]` to make the
-    new beam k. The memory (such as a key-value cache) is opaque to callers.
+    `begin` ignores the text of the batch. `follow` appends the word `words[b, k]` to beam `parents[b, k]` of image b;
+    the result is the new beam k. Callers do not look into the memory (such as a key-value cache).
     """
 
     @property
@@ -80,15 +80,16 @@ class Writer(Protocol):
 class Objective(Protocol):
     """A training objective. It masks samples and computes the loss of the model's predictions.
 
-    `loss` returns a sum over targets, and `count` their number. `count` reads only the batch, so it is known before the
-    forward pass. The trainer divides the loss by the count over all ranks and micro-batches.
+    `loss` returns a sum over targets, and `count` returns their number. `count` reads only the batch, so the number is
+    known before the forward pass. The trainer divides the summed loss by the total count over all ranks and
+    micro-batches.
 
     Subclasses must define `heads` and `loss`. The other members have defaults:
 
     - name: key in logs and settings. Default: the class's name in snake case.
     - needs: capabilities that the model must have. Default: none.
-    - changes: what `prepare` changes: "pairs", "input" or "nothing" (default). Pairs must be changed before the input
-      is masked.
+    - changes: what `prepare` changes: "pairs", "input" or "nothing" (default). Objectives that change pairs must come
+      before objectives that mask the input.
     - prepare: masks samples, on the CPU in the loader. Default: no change.
     - count: the number of targets, a tensor of shape (). Default: one per sample.
     - request: the states that `loss` reads. Default: the states that `heads` read.
@@ -125,7 +126,7 @@ class Objective(Protocol):
 class PairObjective(Objective, Protocol):
     """An objective that makes mismatched pairs.
 
-    `pair` gets the samples of one pair, and `partners`: the batch from which texts or images are taken.
+    `pair` gets the samples of one pair. `partners` is the batch from which other texts or images are taken.
     """
 
     def pair(self, samples: list[Sample], rng: Random, partners: Partners) -> list[Sample]: ...
@@ -135,9 +136,8 @@ class PairObjective(Objective, Protocol):
 class ComparesSamples(Protocol):
     """An objective that may compare samples.
 
-    If `compares` is "batch", each sample is compared with the other samples of its micro-batch.
-
-    Training then warns if micro-batches are smaller than the batch.
+    If `compares` is "batch", each sample is compared with the other samples of its micro-batch. Training then warns if
+    micro-batches are smaller than the batch.
     """
 
     @property
@@ -160,8 +160,8 @@ class Update(Protocol):
     @property
     def weights(self) -> Mapping[str, float]: ...  # objective -> weight of its loss; default: 1
 
-    # Gets one sample and its random generator; returns one or more samples. `partners` None: mismatched pairs are made
-    # among `samples`.
+    # Gets one sample and its random generator, and returns one or more samples. `partners` None: mismatched pairs are
+    # made from `samples`.
     def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]: ...
 
     def counts(self, batch: Any) -> Losses: ...
@@ -171,14 +171,17 @@ class Update(Protocol):
 
 @runtime_checkable
 class PickingUpdate(Update, Protocol):
-    """An update that computes `Batch.places` (the positions that its objectives read) on the CPU, in the loader."""
+    """An update that computes `Batch.places`, the positions that its objectives read.
+
+    It does so on the CPU, in the loader.
+    """
 
     def places(self, batch: Batch) -> dict[str, Places]: ...
 
 
 @runtime_checkable
 class Following(Protocol):
-    """A model with weights that are updated from other weights, such as a momentum encoder."""
+    """A model with weights that are computed from other weights after each step, such as a momentum encoder."""
 
     def after_step(self) -> None: ...  # called on every rank after each optimizer step
 

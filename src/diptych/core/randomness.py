@@ -1,4 +1,4 @@
-"""Random numbers that depend only on a sample's seed and a position, not on its batch."""
+"""Random numbers that depend only on a sample's seed and a position, not on the sample's batch."""
 
 import torch
 from jaxtyping import Float, Int
@@ -8,11 +8,12 @@ _STEP, _MIX = -0x61C8864680B583EB, (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  #
 
 
 def uniform(seeds: Int[Tensor, "*n"], *place: Int[Tensor, "..."] | int) -> Float[Tensor, "*n"]:
-    """Return a number in [0, 1) for each seed.
+    """Return a random number in [0, 1) for each seed.
 
-    It depends only on the seed and `place`, such as the index of a word. The result is the same on every device.
+    The number depends only on the seed and on `place`, such as the index of a word. It is the same on every device.
 
-    It uses SplitMix64 (Steele et al. 2014). The state starts at the seed, and each number of `place` is mixed in.
+    The algorithm is SplitMix64 (Steele et al. 2014). The state starts at the seed, and each number of `place` is mixed
+    in.
     """
     state = _mixed(seeds)
     for number in place:
@@ -23,7 +24,7 @@ def uniform(seeds: Int[Tensor, "*n"], *place: Int[Tensor, "..."] | int) -> Float
 def pick(chances: Float[Tensor, "*n V"], at: Float[Tensor, "*n"]) -> Int[Tensor, "*n"]:
     """Sample an index with probability proportional to `chances`, by inverse transform sampling.
 
-    `at` are uniform numbers in [0, 1).
+    `at`: uniform random numbers in [0, 1), one per row.
 
     An index with chance 0 is never returned.
     """

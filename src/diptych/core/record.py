@@ -1,8 +1,7 @@
 """A record: an image and its annotations as in a data set, with texts as strings.
 
 The types of the fields are annotated with marks, such as "text" or "box". Code that stores, joins, mirrors or checks
-records, or builds vocabularies, finds the fields by these marks. A new field with a mark therefore needs no further
-code.
+records, or builds vocabularies, finds the fields by these marks. So a new field needs a mark, but no further code.
 """
 
 import re
@@ -20,10 +19,10 @@ ONE_SOURCE = {"joined": "first"}  # metadata of fields that `joined` takes from 
 Mark = Literal["text", "tagged", "label", "box", "cells", "regions"]
 ReadText = Annotated[str, "text"]  # text that models read
 TaggedText = Annotated[str, "tagged"]  # text that models read, with tags such as [0]
-ToldText = Annotated[str, "label"]  # text that models do not read as input; mirroring swaps "left" and "right" in it
+ToldText = Annotated[str, "label"]  # text that is not an input of models; mirroring swaps "left" and "right" in it
 Corners = Annotated[tuple[float, float, float, float], "box"]  # (x1, y1, x2, y2) from 0 to 1
 Fingerprint = tuple[int, int, int] | tuple[int, int]
-CellRow = Annotated[str, "cells"]  # a row of a mask
+CellRow = Annotated[str, "cells"]  # a row of an object's mask
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class TaskItem:
 
 @dataclass(frozen=True)
 class Object:
-    """An annotated object of the image. It is ground truth and must not be an input of an evaluated model."""
+    """An annotated object of the image. It is ground truth, which an evaluated model must not read."""
 
     kind: str
     box: Corners  # box of the visible part
@@ -99,7 +98,7 @@ class Object:
 
 @dataclass(frozen=True)
 class GeneratedCaption:
-    """The origin of a generated caption (`diptych augment`). The caption itself is in `Record.captions` too."""
+    """The origin of a generated caption (`diptych augment`). The caption itself is in `Record.captions`."""
 
     text: ToldText
     by: str  # system and digest of the weights, such as unified-vlp/3f2a9c01d4e5
@@ -130,7 +129,7 @@ class Record:
     # The data set's ids of the captions, in order. "" or a missing entry: no id.
     caption_ids: tuple[str, ...] = field(default=(), repr=False)
     # (content hash, difference hash, difference hash of the mirrored image), see diptych.vision.fingerprints. It is set
-    # when regions are extracted. Stores written before 0.1 lack the third hash.
+    # when regions are extracted. In stores written before version 0.1, the third hash is missing.
     fingerprint: Fingerprint | None = field(default=None, repr=False, metadata=ONE_SOURCE)
     # Items of further tasks: {task: items}.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
@@ -139,7 +138,7 @@ class Record:
     def content(self) -> int | str:
         """The content hash, which is equal for copies of the image under other keys.
 
-        If the hash is unknown, it is the key.
+        If the hash is unknown, the value is the key.
         """
         return self.key if self.fingerprint is None else self.fingerprint[0]
 
@@ -148,15 +147,15 @@ class Record:
         return self.caption_ids[number] if number < len(self.caption_ids) else ""
 
     def best_regions(self, most: int) -> "Record":
-        """Return the record with its most confident regions, at most `most`."""
+        """Return the record with only its most confident regions, at most `most` of them."""
         return self if self.regions is None else replace(self, regions=self.regions.first(most))
 
     def words(self) -> dict[str, tuple[Any, ...]]:
-        """Return the annotations whose texts models read: name of a field, or of a task in `more` -> entries."""
+        """Return {field, or task in `more`: entries} of the annotations whose texts models read."""
         return {name: getattr(self, name) for name in WORDED} | dict(self.more)
 
     def marked(self, *kinds: Mark) -> list[Any]:
-        """Return all values with one of these marks, in the order of the fields."""
+        """Return all values that have one of these marks, in the order of the fields."""
         values: list[Any] = []
 
         def keep(value: Any) -> Any:
@@ -167,7 +166,9 @@ class Record:
         return values
 
     def changed(self, changes: Mapping[Mark, Callable[[Any], Any]]) -> "Record":
-        """Return the record in which each value with a mark in `changes` is replaced by `changes[mark](value)`."""
+        """Return a copy of the record in which each value with a mark in `changes` is replaced by
+        `changes[mark](value)`.
+        """
         return cast(Record, _changed(self, Record, frozenset(changes), changes))
 
     def joined(self, other: "Record") -> "Record":
@@ -191,7 +192,7 @@ class Record:
 
 
 def _changed(value: Any, hint: Any, kinds: frozenset[str], changes: Mapping[Any, Callable[[Any], Any]]) -> Any:
-    """Return `value` with each marked value in it changed.
+    """Return a copy of `value` in which each marked value is changed.
 
     `hint` is the type of `value`, with its marks. `changes` maps a mark to a function; `kinds` are its keys.
     """
@@ -213,7 +214,7 @@ def _changed(value: Any, hint: Any, kinds: frozenset[str], changes: Mapping[Any,
 
 @cache
 def _parts(noun: type, kinds: frozenset[str]) -> list[tuple[str, Any]]:
-    """Return (field, type) for each field of a dataclass that has one of the marks `kinds` in its type."""
+    """Return (field, type) for each field of a dataclass whose type has one of the marks `kinds`."""
     return [(name, hint) for name, hint in get_type_hints(noun, include_extras=True).items() if _marks(hint) & kinds]
 
 

@@ -35,10 +35,10 @@ def iou(one: Sequence[float], other: Sequence[float]) -> float:
 class Regions:
     """The regions of an image, most confident first.
 
-    Those of official detectors are in the order of the published files.
+    Regions of official detectors keep the order of the published files.
 
     A model reads either `features` or `pixels`. `chosen` and `hidden` differ because some masking schemes (BERT's
-    80/10/10, the papers' 90/10) leave some predicted regions visible.
+    80/10/10, the papers' 90/10) do not mask all regions that are predicted.
     """
 
     boxes: Float[Tensor, "R 4"]  # (x1, y1, x2, y2) from 0 to 1
@@ -60,8 +60,8 @@ class Regions:
 
         Pixels of hidden boxes are set to 0.
 
-        The masks of hidden regions become all True, because an outline would reveal the class. Boxes are rounded
-        outward, so that no row of pixels stays visible.
+        All cells of a hidden region's mask are set to True, because an outline would reveal the class. Boxes are
+        rounded outward, so that no row of pixels stays visible.
         """
         pixels = self.pixels
         if pixels is not None:
@@ -88,14 +88,14 @@ class Regions:
         return replace(self, boxes=torch.stack([1 - x2, y1, 1 - x1, y2], -1), **turned)
 
     def widened(self) -> Regions:
-        """Convert float16 tensors, as read from stores, to float32."""
+        """Convert float16 tensors, as stores have them, to float32."""
         halves: dict[str, Any] = {
             name: value.float() for name, value in self.tensors().items() if value.dtype == torch.float16
         }
         return replace(self, **halves) if halves else self
 
     def blank(self) -> Regions:
-        """Remove all information on the image except the number of regions.
+        """Return regions without information about the image, except the number of regions.
 
         Features, classes and pixels are 0, and each box is the whole image.
         """

@@ -46,7 +46,7 @@ class Sample:
     def image(self) -> str:
         """A name of the image.
 
-        If the content hash is known, copies of the image under other names get the same name.
+        If the content hash is known, copies of the image have the same name.
         """
         return self.picture if self.content is None else f"{self.content:016x}"
 
@@ -57,7 +57,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Partners:
-    """The samples of a global batch that have an image. Mismatched pairs are made from them."""
+    """The samples of a step's whole batch that have an image. Mismatched pairs are made from them."""
 
     samples: Sequence[Sample]  # `regions` may not be loaded yet; see `read`
     read: Callable[[int], Sample | None]  # index -> sample with regions, or None if unreadable

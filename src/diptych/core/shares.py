@@ -15,7 +15,7 @@ Count = Annotated[int, Field(ge=0, le=10_000_000)]  # number of words, classes o
 Epsilon = Annotated[float, Field(gt=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
-FEWEST = 30  # scores of fewer items are shown with a warning
+FEWEST = 30  # scores over fewer items are shown with a warning
 
 Source = Literal["paper", "official"]  # as described in the paper, or as in the authors' code
 AnswerForm = Literal["binary", "softmax"]  # a sigmoid per answer, or a softmax over all answers

@@ -1,4 +1,4 @@
-"""The outputs of a model (`States`), and requests for a part of them (`StateRequest`)."""
+"""The outputs of a model (`States`), and requests for some of them (`StateRequest`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Stream:
 
 @dataclass
 class States:
-    """The final hidden states, as a model returns them. States at padding are undefined and must be masked.
+    """The final hidden states that a model returns. States at padding are undefined and must be masked.
 
     - regions (B R D), text (B T D): states of the regions and of the tokens of `Batch.text`.
     - target (B U D): states of `Batch.target`; None if there is no target.
@@ -51,9 +51,9 @@ class States:
 
 @dataclass(frozen=True)
 class StateRequest:
-    """The final states that a loss or prediction reads. The model may skip all others in its last layer.
+    """The final states that a loss or prediction reads. The model may skip all other states in its last layer.
 
-    The fields are masks of blocks; None means that nothing of a block is read. States outside of the masks are
+    The fields are masks of blocks. None means that no state of the block is read. States outside the masks are
     undefined. If `Batch.request` is None, the model computes all states.
     """
 
@@ -71,7 +71,7 @@ class StateRequest:
 
     @property
     def mask(self) -> Bool[Tensor, "B *N"]:
-        """The only mask of a request for a single block. `Batch.where` converts it to indices."""
+        """The mask of a request for a single block. `Batch.where` converts it to indices."""
         (mask,) = self.masks
         return mask
 

@@ -1,11 +1,15 @@
-"""Decoder layers (post-norm, as in BERT), and a function that generates one word at a time.
+"""Decoder layers (post-norm, as in BERT), and a function that runs them to generate one word at a time.
 
 x ── self-attention ── + ── norm ── attention to an encoder ── + ── norm ── inner ── GELU ── outer ── + ── norm
      (words so far)
 
 `Batch.target` holds the words that a decoder reads, shifted by one; `target_labels` are the words it predicts. A model
-stacks layers of one of four kinds: `Layer` over words only; `Layer` over input and words as one sequence;
-`DecoderLayer`, which attends to words, then to an encoder's states; and `SharedLayer`, which the encoder uses too.
+stacks layers of one of four kinds:
+
+- `Layer` over words only.
+- `Layer` over input and words as one sequence.
+- `DecoderLayer`, which attends to words, then to an encoder's states.
+- `SharedLayer`, which the encoder uses too.
 """
 
 from collections.abc import Iterable
@@ -48,7 +52,7 @@ class DecoderLayer(nn.Module):
         *,
         rows: Rows | None = None,
     ) -> Float[Tensor, "*n D"]:
-        """Return the states of a padded batch, or of rows (N, D) if `rows` is given, as in `Layer`."""
+        """Return the states of a padded batch (B, L, D), or of rows (N, D) if `rows` is given, as in `Layer`."""
         return _after_both(self, x, closed, self.look_up(encoded), encoded_closed, rows)
 
 
@@ -96,7 +100,7 @@ class SharedLayer(Layer):
         *,
         rows: Rows | None = None,
     ) -> Float[Tensor, "*n D"]:
-        """Run the layer in the encoder, or in the decoder if the encoder's states `encoded` are given."""
+        """Run the layer as an encoder layer, or as a decoder layer if the encoder's states `encoded` are given."""
         if encoded is None or encoded_closed is None:
             return super().forward(x, closed, rows=rows)
         read = self.look_up(encoded)
@@ -117,7 +121,10 @@ def _after_both(
     read_closed: Float[Tensor, "#B 1 #K P"],
     rows: Rows | None,
 ) -> Float[Tensor, "*n D"]:
-    """Run a decoder layer in which words attend to words, then to the encoder's states `read`."""
+    """Run a decoder layer in which words attend to words, then to the encoder.
+
+    `read`: keys and values of the encoder's states.
+    """
     inner, cross = layer.layer, layer.cross
     x = inner.attend(x if rows is None else rows.own(x), inner.attention(x, closed, rows))
     mixed = cross.mix(cross.queries(x, rows), *read, read_closed, rows)
@@ -131,14 +138,17 @@ def run_decoder(
     *read: Tensor,
     requested: Bool[Tensor, "B U"] | None,
 ) -> Float[Tensor, "B U D"]:
-    """Run all layers. The last layer computes only the requested positions; other states are undefined."""
+    """Run all layers and return the final states.
+
+    The last layer computes only the requested positions; other states are undefined.
+    """
     for layer in layers[:-1]:
         x = layer(x, closed, *read)
     return run_last(layers[-1], x, closed, *read, requested=requested)
 
 
 def write_word(layers: Iterable[nn.Module], x: Float[Tensor, "B K D"], memory: DecoderCache) -> Float[Tensor, "B K D"]:
-    """Run the layers on a new word of each of K beams. Return the states that predict the next words.
+    """Run the layers on the new word of each of K beams. Return the states that predict the next words.
 
     `x` are embeddings of the new words. Keys and values of earlier words are in `memory`.
     """

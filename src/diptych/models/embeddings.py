@@ -12,7 +12,8 @@ from diptych.models.system import ResolvedConfig
 class TextEmbedding(nn.Module):
     """BERT's word, position and segment embeddings, with layer norm and dropout on their sum.
 
-    Norm and dropout also apply to regions. A model therefore adds regions to the sequence, then calls `finish`.
+    Layer norm and dropout also apply to regions. A model therefore appends the regions to the result of `forward`, then
+    calls `finish`.
     """
 
     def __init__(self, config: ResolvedConfig, segments: int, norm_eps: float | None = None) -> None:

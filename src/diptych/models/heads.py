@@ -1,7 +1,7 @@
 """Heads, which compute predictions from states. Objectives call them by name in `model.heads`.
 
-`reads` names the special tokens whose states a head reads, such as "cls". If a head that reads `States` has no `reads`,
-all states are computed.
+`reads` names the special tokens whose states a head reads, such as "cls". If a head has no `reads`, the model computes
+all states for it.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class AnswerHead(nn.Module):
 
 
 class SlotAnswerHead(nn.Module):
-    """An answer classifier built like the word head, on the [MASK] after the question (VL-BERT, section 4.2.2).
+    """An answer classifier on the state of the [MASK] after the question (VL-BERT, section 4.2.2). Returns logits.
 
-    Returns logits.
+    It has the layers of the word head.
     """
 
     reads = frozenset({"slot"})
@@ -122,7 +122,7 @@ class SlotAnswerHead(nn.Module):
     def begin_as(self, word: WordHead, words: Sequence[int | None]) -> None:
         """Initialise from the word head.
 
-        `words` has the token id of each answer, or None for an answer with several tokens.
+        `words`: the token id of each answer, or None for an answer of several tokens.
         """
         self.dense.load_state_dict(word.dense.state_dict())
         self.norm.load_state_dict(word.norm.state_dict())
@@ -142,7 +142,9 @@ class Pooler(nn.Sequential):
 
 
 class MatchHead(nn.Module):
-    """Log-odds that text and image match: a linear layer on the state of [CLS] (ImageBERT, section 4.3, Task 4)."""
+    """Predict the log-odds that text and image match, by a linear layer on the state of [CLS] (ImageBERT, section 4.3,
+    Task 4).
+    """
 
     reads = frozenset({"cls"})
 
@@ -155,7 +157,7 @@ class MatchHead(nn.Module):
 
 
 class PooledMatchHead(nn.Module):
-    """Log-odds that text and image match, from two logits on the pooled [CLS] (VL-BERT v1's relation task)."""
+    """Predict the log-odds that text and image match, from two logits on the pooled [CLS] (VL-BERT v1's relation)."""
 
     reads = frozenset({"cls"})
 
@@ -176,8 +178,8 @@ class PooledMatchHead(nn.Module):
 class PooledHead(nn.Module):
     """BERT's pooler, dropout and a linear layer (as in VL-BERT's code for VCR).
 
-    `scores`: number of logits of a sample. Several logits are for the classes of a sentence, such as (false, true). A
-    single logit scores a candidate text (VCR).
+    `scores`: number of logits per sample. Several logits are the classes of a sentence, such as (false, true). A single
+    logit scores a candidate text (VCR).
     """
 
     reads = frozenset({"cls"})
@@ -195,7 +197,7 @@ class PooledHead(nn.Module):
 
 
 class RegionScoreHead(nn.Module):
-    """Log-odds that an expression describes a region, from the region's state (VL-BERT, section 4.2.3)."""
+    """Predict the log-odds that an expression describes a region, from the region's state (VL-BERT, section 4.2.3)."""
 
     def __init__(self, sizes: HeadSizes) -> None:
         super().__init__()
@@ -207,9 +209,10 @@ class RegionScoreHead(nn.Module):
 
 
 class SimilarityHead(nn.Module):
-    """Compute unit vectors of images and texts, before cross-modal attention, to match them (TDEN's ISM).
+    """Compute unit vectors of images and texts from states before cross-modal attention (TDEN's ISM).
 
-    The score of a pair is the dot product. Each vector depends on one side only, so a gallery is encoded once.
+    The score of a pair is the dot product. Each vector depends only on the image or only on the text, so a gallery is
+    encoded once.
     """
 
     reads = frozenset[str]()  # it reads `States.unimodal` only
@@ -254,9 +257,9 @@ def region_class(sizes: HeadSizes) -> nn.Module:
 
 
 def answer_slot_state(text: Float[Tensor, "B T D"], batch: Batch) -> dict[str, Float[Tensor, "B D"]]:
-    """Return {"slot": state before the last [SEP]} for `States.special`.
+    """Return {"slot": state of the position before the last [SEP]} for `States.special`.
 
-    The dict is empty if the texts are too short.
+    Return an empty dict if the texts are too short.
     """
     if text.shape[1] < 2:
         return {}
@@ -271,7 +274,7 @@ def answer_slot(batch: Batch) -> Int[Tensor, "B"]:
 def answer_probabilities(scores: Float[Tensor, "B *two A"], exclusive: bool = False) -> Float[Tensor, "B A"]:
     """Convert logits of the head "answer" to probabilities: by sigmoid, or by softmax if `exclusive`.
 
-    Logits of two classifiers (B, 2, A) give the mean of two softmaxes, as in TDEN's code.
+    For logits of two classifiers (B, 2, A), return the mean of their softmaxes, as in TDEN's code.
     """
     if scores.dim() == 3:
         return scores.float().softmax(-1).mean(1)

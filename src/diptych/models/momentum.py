@@ -10,8 +10,8 @@ from torch import nn
 class Momentum(nn.Module):
     """A copy of a module without gradients. Its weights are an exponential moving average of the module's.
 
-    Create it after the module's weights are initialised, and call `follow` in the model's `after_step`. The first
-    `follow` copies the weights. The copy is part of the model's weights, so checkpoints contain it.
+    Create it after the module's weights are initialised, and call `follow` in the model's `after_step`. The first call
+    of `follow` copies the weights. The copy belongs to the model's weights, so checkpoints contain it.
     """
 
     steps: torch.Tensor
@@ -28,7 +28,7 @@ class Momentum(nn.Module):
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Move the copy's weights towards the module's by the factor 1 - momentum. Buffers are copied."""
+        """Move the copy's weights towards the module's weights by the factor 1 - momentum. Buffers are copied."""
         share = torch.where(self.steps == 0, 1.0, 1 - self.momentum)
         (module,) = self.followed
         for mine, theirs in zip(self.copy.parameters(), module.parameters(), strict=True):

@@ -1,8 +1,8 @@
 """Rename the tensors of an official checkpoint to Diptych's names.
 
-A table maps the authors' names to ours, without the suffix `.weight` or `.bias`. In both names, `#` is a number, such
-as a layer's. Our models store query, key and value of an attention as one tensor `qkv`, to which three names of the
-authors are mapped.
+A table maps the authors' names to ours, without the suffix `.weight` or `.bias`. In both names, `#` is a
+number, such as a layer's. Our models store query, key and value of an attention as one tensor `qkv`. So the table maps
+three of the authors' names to `qkv`.
 """
 
 import re
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"\.(\d+)(?=\.|$)")
 def layer_table(
     theirs: str, ours: str, modules: Mapping[str, str], attentions: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return a table for numbered layers, which maps `theirs.#.MODULE` to `ours.#.MODULE`.
+    """Return a table for numbered layers that maps `theirs.#.MODULE` to `ours.#.MODULE`.
 
     `attentions` are modules whose query, key and value are joined.
     """

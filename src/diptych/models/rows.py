@@ -5,8 +5,8 @@
      . d . . e    <-put-  |  -spread->    d e .
                    -take->   <-gather-
 
-Layers that treat each position separately work on rows. Attention works on slots, and masks slots without a row.
-Finding the rows needs the masks on the CPU, for which a GPU would have to wait. So on a GPU all positions are kept.
+Layers that treat each position separately work on rows. Attention works on slots, and masks slots without a row. To
+find the rows, the masks must be on the CPU. A GPU would have to wait for this, so on a GPU all positions are kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from diptych.core import Batch
 from diptych.runtime.errors import RecipeError
 
 CUTTING = ("cpu",)  # types of devices on which rows are selected
-WORTH = 0.95  # above this share of selected positions, selecting is not worth it
+WORTH = 0.95  # above this share of selected positions, selecting saves too little time
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Rows:
         return cls.of(there)
 
     def before(self, place: int) -> Bool[Tensor, "n 1"]:
-        """Return True for each row whose position in the sample is below `place`."""
+        """Return a mask of the rows whose position in the sample is below `place`."""
         assert self.home is not None
         return (self.home % self.length < place)[:, None]
 
@@ -103,7 +103,7 @@ class Rows:
         return whole[torch.arange(self.batch)[:, None], 0, self._places()][:, None]
 
     def cut_both(self, allowed: Bool[Tensor, "B L L"]) -> Bool[Tensor, "B K P"]:
-        """Select the rows of an attention mask, and the columns of `within`."""
+        """Select the rows of an attention mask, and the columns at the positions of `within`."""
         seen = self.within or self
         rows = self.cut(allowed[:, None])[:, 0]
         if seen.home is None:
@@ -123,7 +123,7 @@ def whole(like: Tensor) -> bool:
 
 
 def special_tokens_read(batch: Batch, heads: nn.ModuleDict) -> frozenset[str] | None:
-    """Return the special tokens whose states the batch requests. None: all states are needed."""
+    """Return the special tokens whose states the batch requests. None means that all states are needed."""
     if batch.request is None or whole(batch.boxes):
         return None
     if missing := sorted(batch.request.heads - heads.keys()):
@@ -143,7 +143,7 @@ def requested_mask(
     offsets: Mapping[str, int],
     special: Mapping[str, Int[Tensor, "B"] | int],
 ) -> Bool[Tensor, "B L"] | None:
-    """Return a mask of the positions that the batch requests, in a sequence of `length`. None: all positions.
+    """Return a mask of the requested positions in a sequence of `length` positions. None means all positions.
 
     `offsets`: {block: its first position}. `special`: {special token: its position}.
     """

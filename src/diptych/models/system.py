@@ -1,6 +1,6 @@
-"""Base classes of systems: the config in a recipe, the config completed with the data's sizes, and the model.
+"""Base classes of a system's config and model: the config in a recipe, the config with the data's sizes, and the model.
 
-`System` in `diptych.systems` combines these three with initialisation and import of weights.
+A `System` (`diptych.systems`) combines these three with initialisation and import of weights.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class ModelConfig(BaseModel):
     width: Size = 768
     """Width of the hidden states."""
     heads: Size = 12
-    """Attention heads."""
+    """Number of attention heads."""
     ffn: Size = 3072
     """Width of the feed-forward layers."""
     positions: Size = 512
-    """Positions of the sequence."""
+    """Number of positions of the sequence."""
     max_regions: Size = 100
-    """Regions of a picture at most."""
+    """Maximum number of regions of an image."""
     dropout: PartialShare = 0.1
     """Dropout of the hidden states."""
     attention_dropout: PartialShare = 0.1
     """Dropout of the attention's weights."""
     norm_eps: Epsilon = 1e-12
-    """Epsilon of the layer norms; BERT's."""
+    """Epsilon of the layer norms, as in BERT."""
     init_std: Epsilon = 0.02
     """Standard deviation of random initial weights."""
     answer_slot: bool = False
@@ -50,14 +50,14 @@ class ModelConfig(BaseModel):
 
     # True if the model cannot process an image without regions.
     needs_regions: ClassVar[bool] = False
-    # True if weights depend on `max_regions`, so that it is fixed for a trained model.
+    # True if weights depend on `max_regions`, so that a trained model cannot use another value.
     regions_fixed: ClassVar[bool] = False
-    # Settings that define the architecture, so that they are fixed for a trained model.
+    # Settings that define the architecture. A trained model cannot use other values.
     structural: ClassVar[frozenset[str]] = frozenset()
-    # Settings that are numbers of embedding rows, such as segments. A fine-tuning recipe may increase them; new rows
+    # Settings that are numbers of embedding rows, such as `segments`. A fine-tuning recipe may increase them. New rows
     # are initialised as in a new model.
     grows: ClassVar[frozenset[str]] = frozenset()
-    # Settings on which no weight depends, in addition to `max_regions`. In fine-tuning, the recipe's values apply.
+    # Further settings, like `max_regions`, on which no weight depends. In fine-tuning, the recipe's values apply.
     of_the_run: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
@@ -99,13 +99,13 @@ class ModelConfig(BaseModel):
     def check_text(self, key: str, words: int, special: int, alone: bool = False) -> None:
         """Raise RecipeError if there are too few positions for texts of `words` tokens and `special` special tokens.
 
-        `alone`: the texts have no regions. `key`: name of the setting of `words`, for the error.
+        `alone`: True if the texts are read without regions. `key`: the setting that `words` comes from, for the error.
         """
         room = self.max_text if alone else self.max_beside
         if room < words + special:
             budget = "" if room == self.max_text else " or set model.region_budget=paper"
             raise RecipeError(
-                f"the model's shape leaves {room} positions for words, and {key}={words} needs {words + special}; "
+                f"the model has {room} positions for words, but {key}={words} needs {words + special}; "
                 f"raise model.positions{budget} or lower {key}"
             )
 
@@ -114,7 +114,7 @@ class ModelConfig(BaseModel):
         return self.max_regions
 
     def fitted(self, whole: bool) -> ModelConfig:
-        """Return the config for a store. `whole`: True if the store has features of whole images."""
+        """Return the config adapted to a store. `whole`: True if the store has features of whole images."""
         return self
 
 
@@ -141,7 +141,7 @@ class SystemModel(nn.Module):
     heads: nn.ModuleDict
     provides: frozenset[Capability] = frozenset()
     precision: Precision = "fp32"  # precision of predictions, not of training
-    fewest: int = 1  # smaller batches are computed in fp32
+    fewest: int = 1  # predictions of smaller batches are computed in fp32
     decodes: bool = False  # True: the target holds words that a decoder reads; False: [MASK] queries
 
     def __init__(self, config: Any, heads: Iterable[str] = ()) -> None:

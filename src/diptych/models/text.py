@@ -16,12 +16,12 @@ from diptych.models.transformer import DecoderCache, LayerCache
 from diptych.runtime.errors import DataError, RecipeError
 
 # A size that trains in minutes on one core. With BERT's width and init_std of 0.02, a layer's output is about half as
-# large as its input. At width 128 this needs 0.05; with 0.02, training takes twice as many steps.
+# large as its input. Width 128 needs init_std 0.05 for the same ratio; with 0.02, training takes twice as many steps.
 TINY: dict[str, Any] = {"width": 128, "heads": 4, "ffn": 512, "max_regions": 32, "init_std": 0.05}
 
 
 class TextConfig(ModelConfig):
-    """A config of a model whose positions are shared by words and `reserved` other tokens."""
+    """A config of a model whose sequence of positions holds words and `reserved` other tokens."""
 
     reserved: ClassVar[int]  # number of positions that words cannot use
     fewest: ClassVar[int] = 2  # minimum number of other positions: a word and [SEP]
@@ -29,12 +29,12 @@ class TextConfig(ModelConfig):
     @model_validator(mode="after")
     def _has_room(self) -> TextConfig:
         if self.max_text < self.fewest:
-            raise ValueError(f"positions={self.positions} leaves none for words next to the special tokens; raise it")
+            raise ValueError(f"positions={self.positions} is too small for words and the special tokens; raise it")
         return self
 
     @property
     def max_text(self) -> int:
-        """Maximum number of words of a text, including [SEP]s."""
+        """Maximum number of words of a text, including each [SEP]."""
         return self.positions - self.reserved
 
 
@@ -84,7 +84,7 @@ class DecoderModel(SystemModel):
     def follow(
         self, memory: DecoderCache, words: Int[Tensor, "B K"], parents: Int[Tensor, "B K"]
     ) -> Float[Tensor, "B K V"]:
-        """Append the word `words[b, k]` to beam `parents[b, k]` to make beam k.
+        """Append the word `words[b, k]` to beam `parents[b, k]` of sample b. The result is the new beam k.
 
         Return the scores of each beam's next word.
         """

@@ -21,8 +21,8 @@ from diptych.models.rows import Rows, whole
 from diptych.models.system import ModelConfig
 
 FUSED = ("cuda",)  # on these devices, a fused kernel computes attention
-# All backends but cuDNN. Its backward gives NaN for a position that may not attend to any other, if the last tile of
-# 128 keys is half empty (pytorch/pytorch#196678). On an H100 this happened with 64 positions.
+# All backends except cuDNN. Its backward pass gives NaN for a position that may not attend to any other, if the last
+# tile of 128 keys is half empty (pytorch/pytorch#196678). On an H100 this happened with 64 positions.
 SAFE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 MULTIPLE = 8  # with fused kernels, positions are padded to a multiple of this
 CLOSED = -10000.0  # as in BERT: far below any score, but finite
@@ -48,9 +48,9 @@ class LayerSizes:
 class SelfAttention(nn.Module):
     """Multi-head attention with one matrix for queries, keys and values. It has H heads of size d = D / H.
 
-    `closed` is added to the scores before the softmax. It is CLOSED where a position may not be attended to, else 0. If
-    `rows` is given, states are rows (N, D) instead of (B, L, D). Queries are then computed for `rows`, keys and values
-    for `rows.within`.
+    `closed` is added to the scores before the softmax. It is CLOSED where a position must not be attended to, else 0.
+    If `rows` is given, states are rows (N, D) instead of (B, L, D). Queries are then computed for `rows`, keys and
+    values for `rows.within`.
     """
 
     def __init__(self, sizes: LayerSizes) -> None:
@@ -90,7 +90,7 @@ class SelfAttention(nn.Module):
     def mix(
         self, q: Tensor, k: Tensor, v: Tensor, closed: Float[Tensor, "#B 1 #K P"], rows: Rows | None = None
     ) -> Float[Tensor, "*n D"]:
-        """Compute attention and the output projection."""
+        """Compute attention from queries, keys and values, then the output projection."""
         if q.device.type in FUSED:
             dropout = self.dropout.rate if self.training else 0.0
             with sdpa_kernel(SAFE) if k.shape[-2] % 128 == 64 else nullcontext():
@@ -143,7 +143,7 @@ class SelfAttention(nn.Module):
 def closing(blocked: Bool[Tensor, "#B 1 #K P"], like: Tensor) -> Float[Tensor, "#B 1 #K P"]:
     """Return the mask that is added to attention scores: CLOSED where `blocked`, else 0.
 
-    It has the kernel's data type, so that all layers can use it.
+    It already has the data type that the attention kernel needs, so that all layers use it without a conversion.
     """
     kind = like.device.type
     fused = kind in FUSED and torch.is_autocast_enabled(kind)
@@ -184,11 +184,11 @@ class Layer(nn.Module):
         return self.finish(x if rows is None else rows.own(x), self.attention(x, closed, rows))
 
     def finish(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Compute the rest of the layer, given the output of attention."""
+        """Compute the rest of the layer from the layer's input `x` and the output of attention, `mixed`."""
         return self.feed(self.attend(x, mixed))
 
     def attend(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Add the output of attention to the input, and normalise."""
+        """Add the output of attention, `mixed`, to the input `x`, and apply layer norm."""
         return cast(Tensor, self.attention_norm(x + self.dropout(mixed)))
 
     def feed(self, x: Tensor) -> Tensor:
@@ -216,10 +216,10 @@ class Transformer(nn.Module):
     def forward(self, x: Float[Tensor, "B L D"], allowed: Bool[Tensor, "B L L"]) -> list[Float[Tensor, "B L D"]]:
         """Return the input, then the states after each layer.
 
-        `allowed` is True where the row's position may attend to the column's.
+        `allowed` is True where the position of the row may attend to the position of the column.
         """
         length, more = x.shape[1], -x.shape[1] % MULTIPLE if x.device.type in FUSED else 0
-        if more:  # add positions that no other position attends to
+        if more:  # pad with positions that no other position attends to
             x, allowed = F.pad(x, (0, 0, 0, more)), F.pad(allowed, (0, more, 0, more))
         closed, states = closing(~allowed[:, None], x), [x]
         for layer in self.layers:
@@ -266,7 +266,7 @@ class Transformer(nn.Module):
                 q, k, v = layer.attention.project(x)
             mixed = layer.attention.mix(q, k, v, closed)
             batch, heads, _, size = k.shape
-            # Another row for the [MASK] after the last word.
+            # One more row, for the [MASK] after the last word.
             keys, values = (k.new_empty(batch, 1, heads, room + 1, size) for _ in range(2))
             layers.append(LayerCache((k[:, :, :-1], v[:, :, :-1]), keys, values))
             x = layer.finish(x, mixed)
@@ -314,7 +314,7 @@ class DecoderCache:
 
     The row of a [MASK] is overwritten by the next word.
 
-    The keys and values of words of all layers are views of one tensor, so that a single copy reorders the beams.
+    The words' keys and values of all layers are views of one tensor, so that a single copy reorders the beams.
     """
 
     layers: list[LayerCache]
@@ -327,7 +327,7 @@ class DecoderCache:
     def take(self, parents: Int[Tensor, "B K"]) -> None:
         """Reorder the beams: the new beam k is a copy of beam `parents[b, k]`."""
         first, beams = self.layers[0].keys, parents.shape[1]
-        if first is None or first.shape[1] == beams == 1:  # a single beam continues itself
+        if first is None or first.shape[1] == beams == 1:  # a single beam needs no reordering
             return
         rows = self.rows
         if rows is None:

@@ -1,4 +1,4 @@
-"""Region embeddings, as in the paper and in the released code of Unified VLP."""
+"""Region embeddings of Unified VLP, as in the paper and as in the released code."""
 
 from dataclasses import replace
 from typing import Literal
@@ -19,7 +19,7 @@ def refuse_more_regions(batch: Batch, most: int) -> None:
     """Raise DataError if an image of the batch has more regions than the model can read."""
     if batch.boxes.shape[1] > most:
         raise DataError(
-            f"found {batch.boxes.shape[1]} regions, the model reads at most {most}; keep the best ones, or raise "
+            f"an image has {batch.boxes.shape[1]} regions, but the model reads at most {most}; keep the best, or raise "
             "model.max_regions",
             key=batch.keys[int(batch.regions_present.sum(1).argmax())],
         )
@@ -28,10 +28,10 @@ def refuse_more_regions(batch: Batch, most: int) -> None:
 def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]:
     """Return corners and relative area of each box (G = 5).
 
-    With form `official`, the detector's confidence is added (G = 6).
+    With form `official`, the detector's confidence is the sixth number (G = 6).
 
     norm `paper`: corners are divided by the image's size. norm `official`: they are divided by the largest coordinate
-    of the image's boxes, which the released code uses as the size (vlp/seq2seq_loader.py:338, "lazy normalization").
+    of the image's boxes. The released code uses it as the size (vlp/seq2seq_loader.py:338, "lazy normalization").
     """
     boxes = batch.boxes
     if norm == "official" and boxes.shape[1]:
@@ -74,7 +74,7 @@ def whole_projection(region: int, whole: int) -> nn.Linear | None:
 def with_image_feature(batch: Batch, projection: nn.Linear | None) -> Batch:
     """Append the whole image as a region with its own feature and without class.
 
-    This region is never masked. Raises DataError if the feature is missing or has another size.
+    This region is never masked. Raises DataError if the feature is missing or has the wrong size.
     """
     whole = whole_feature(batch, projection)
 
@@ -104,7 +104,7 @@ def whole_feature(batch: Batch, projection: nn.Linear | None) -> Float[Tensor, "
     wanted = batch.features.shape[2] if projection is None else projection.in_features
     if size != wanted:
         raise DataError(
-            f"the feature of the whole image has {size} values, expected {wanted}; extract again", key=batch.keys[0]
+            f"the feature of the whole image has {size} values, expected {wanted}; extract it again", key=batch.keys[0]
         )
     return batch.whole if projection is None else projection(batch.whole)
 
@@ -121,7 +121,7 @@ def place_input(
 
 
 class RegionEmbedding(nn.Module):
-    """Embeddings of a region's feature and place, whose sum is an input of the transformer (Unified VLP, Eq. 1).
+    """Embeddings of a region's feature and place. Their sum is an input of the transformer (Unified VLP, Eq. 1).
 
     paper:     feature = W_r R; place = W_p [norm(W_c C) | norm(W_g G)].
                With `fc7`, R is the input of the detector's last layer, which then belongs to the feature layers.

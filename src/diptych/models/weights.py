@@ -25,7 +25,7 @@ class ImportReport:
         """Return the report as text: a line per renamed, missing or unused tensor, then the counts."""
         return [
             *(f"renamed  {theirs} -> {ours}" for theirs, ours in self.renamed.items()),
-            *(f"missing  {name}: starts fresh" for name in self.missing),
+            *(f"missing  {name}: keeps its initial value" for name in self.missing),
             *(f"left     {name}: {why}" for name, why in self.left.items()),
             f"{len(self.loaded)} loaded, {len(self.renamed)} renamed, {len(self.missing)} missing, "
             f"{len(self.left)} left",
@@ -34,7 +34,7 @@ class ImportReport:
 
 @contextmanager
 def read_as_weights(source: object) -> Iterator[None]:
-    """Convert errors in this context to a CheckpointError. Tensors of unexpected shapes cause errors of several types.
+    """Convert errors in this context to a CheckpointError, because unexpected shapes raise errors of several types.
 
     `source` is the file.
     """
@@ -54,7 +54,7 @@ def load_into(
 ) -> ImportReport:
     """Copy tensors into the model's parameters and buffers with the same names. Other weights keep their values.
 
-    Raises CheckpointError for a wrong shape, if no name matches, or if `complete` and a tensor is missing.
+    Raises CheckpointError if a shape is wrong, if no name matches, or if `complete` is True and a tensor is missing.
     """
     report = report or ImportReport()
     wanted = model.state_dict()

@@ -1,4 +1,4 @@
-"""Training objectives, one file each. An objective masks inputs and computes the loss of the model's predictions."""
+"""Training objectives, one per file. An objective masks inputs and computes the loss of the model's predictions."""
 
 from diptych.objectives.answer import AnswerQuestion
 from diptych.objectives.candidates import Candidate, NamedThing, region_of, split_candidates

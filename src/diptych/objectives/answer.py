@@ -18,15 +18,15 @@ from diptych.objectives.words import Scheme, hide_words
 class AnswerQuestion(PerSample):
     """Cross-entropy with the soft targets `truth["answer_scores"]`, which are {answer: score from 0 to 1}.
 
-    binary   a sigmoid per answer; the losses of all answers are added. It equals the "mean times 3129" of the code of
+    binary   a sigmoid per answer; the losses of all answers are added. This equals "mean times 3129" in the code of
              Unified VLP and VL-BERT
     softmax  a softmax over answers; targets are scaled to a sum of 1 (VL-BERT, section 4.2.2). With little data, it
              learns faster
     """
 
     vocabulary: Vocabulary
-    # Unified VLP's code masks one word of every question. This was an accident, which the authors keep because it
-    # "works better" (modeling.py:1141). It is off here, as in the paper.
+    # Unified VLP's code masks one word of every question. This was an accident, but the authors keep it because it
+    # "works better" (modeling.py:1141). Here it is off, as in the paper.
     mask_one_word: bool = False
     scheme: Scheme = (0.8, 0.1, 0.1)
     form: Literal["binary", "softmax"] = "binary"
@@ -59,7 +59,7 @@ class AnswerQuestion(PerSample):
                 known[row] = 1
                 for answer, score in truth["answer_scores"].items():
                     wanted[row, int(answer)] = score
-        # Filled on the CPU and copied once, because on a GPU each assignment would launch a kernel.
+        # The tensor is filled on the CPU and copied once, because on a GPU each assignment would launch a kernel.
         wanted, known = (values.to(scores.device, non_blocking=True) for values in (wanted, known))
         if self.form == "binary":
             return F.binary_cross_entropy_with_logits(scores, wanted, weight=known, reduction="sum")

@@ -1,4 +1,4 @@
-"""Candidate texts about an image that are scored against each other, and the regions that their words refer to."""
+"""Candidate texts that are scored against each other, and the regions that their words refer to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from diptych.core import BIDIRECTIONAL, IGNORE, Regions, Sample
 
-SAME = 0.99  # a region with at least this IoU is the object's own box
-SHOWN = 0.3  # a detected region with at least this IoU shows the object; the papers give no number
+SAME = 0.99  # a region with at least this IoU is the object's annotated box
+SHOWN = 0.3  # a detected region with at least this IoU shows the object; the papers do not state a threshold
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Candidate:
 def split_candidates(sample: Sample) -> list[Sample]:
     """Split a sample into a group of samples, one for each candidate text in `truth["candidates"]`.
 
-    Only the sample of the right candidate, at index `truth["right"]`, is `matched`.
+    Only the sample of the right candidate has `matched` True. Its index is `truth["right"]`.
     """
     candidates, right = sample.truth["candidates"], sample.truth["right"]
     return [
@@ -52,7 +52,7 @@ def split_candidates(sample: Sample) -> list[Sample]:
 
 
 def pointed(candidate: Candidate, regions: Regions | None) -> Int[Tensor, "T"] | None:
-    """Return the index of the region that each token refers to, or IGNORE.
+    """Return the index of the region that each token refers to; IGNORE for other tokens.
 
     Return None if no token refers to an object.
     """
@@ -67,8 +67,8 @@ def pointed(candidate: Candidate, regions: Regions | None) -> Int[Tensor, "T"] |
 def region_of(thing: int, box: Sequence[float], regions: Regions) -> int:
     """Return the index of the region that shows object `thing`, or IGNORE if none does.
 
-    If the regions are the annotated objects, this is `thing` itself. Otherwise it is the region with the largest IoU
-    with the object's box, if the IoU is at least SHOWN.
+    If the regions are the annotated objects, this is `thing` itself. Otherwise it is the region that has the largest
+    IoU with the object's box, if this IoU is at least SHOWN.
     """
     if not len(regions):
         return IGNORE

@@ -20,14 +20,14 @@ class Denoise(TargetWords):
     """Mask spans of the text, and let a decoder generate the whole sentence (XGPT, section 4.3, Eq. 4; appendix A.2).
 
     It is BART's text infilling (Lewis et al. 2019) with an image. About `share` of the words are masked. The length of
-    a span has a Poisson distribution and is at least `at_least`; the last span is shorter if fewer words are left to
-    mask. Spans do not touch unless the sentence is too short.
+    a span has a Poisson distribution and is at least `at_least`. The last span is shorter if fewer words are left to
+    mask. Spans are separated by at least one word, unless the sentence is too short.
 
     single   each span becomes one [MASK], which hides its length
     multi    each word of a span becomes a [MASK] (Table 4)
 
-    grounded: True: the encoder does not read the remaining words, but the regions that each word attends to (the
-    paper's attention matrix A, `systems/xgpt/layers.py`).
+    grounded  True: the encoder reads, instead of each remaining word, the regions that the word attends to (the paper's
+    attention matrix A, `systems/xgpt/layers.py`).
     """
 
     vocabulary: Vocabulary

@@ -13,13 +13,13 @@ from diptych.objectives.words import Scheme, hide_words
 
 @dataclass(frozen=True)
 class GenerateFragment(TargetWords):
-    """Mask a fragment of consecutive words, about `share` of the text, and let the decoder generate it (XGPT's IMLM).
+    """Mask a fragment of consecutive words, about `share` of the text. The decoder generates it (XGPT's IMLM).
 
     See XGPT, section 4.3, Eq. 3 and appendix A.2. As in MASS (Song et al. 2019, section 3.1), the decoder reads only
-    the fragment, shifted by one word. Everything else must come from the encoder. `Sample.target_start` is the
-    fragment's position in the sentence. The final [SEP] is neither masked nor generated.
+    the fragment, shifted by one word. It knows the rest of the text only through the encoder. `Sample.target_start` is
+    the fragment's position in the sentence. The final [SEP] is neither masked nor generated.
 
-    context   True: the decoder also reads the words before the fragment, as Eq. 3 is written
+    context   True: the decoder also reads the words before the fragment, as in Eq. 3
     """
 
     vocabulary: Vocabulary

@@ -15,10 +15,10 @@ from diptych.runtime.errors import DataError
 
 @dataclass(frozen=True)
 class GenerateRegions(PerSample):
-    """Predict the features of all regions from the text: the squared distance is the loss (XGPT, section 4.3, Eq. 5).
+    """Predict the features of all regions from the text. The loss is the squared distance (XGPT, section 4.3, Eq. 5).
 
-    The target has one learnt query per region, in the detector's order. The features to predict are the detector's and
-    get no gradient: if the targets were learnt projections, all could collapse to the same vector.
+    The target has one learnt query per region, in the detector's order. The features to predict are the detector's,
+    without gradient. If the targets were learnt projections, they could all collapse to the same vector.
 
     error   "mean": the mean over the values of a feature ("mean squared error", section 4.3); "sum": their sum (Eq. 5)
     """

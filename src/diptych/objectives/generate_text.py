@@ -14,12 +14,14 @@ from diptych.objectives.per_sample import TargetWords
 
 @dataclass(frozen=True)
 class GenerateText(TargetWords):
-    """Next-word prediction with a decoder. It reads [CLS] and the words; its labels are the words and the final [SEP].
+    """Next-word prediction with a decoder.
+
+    The decoder reads [CLS] and the words. Its labels are the words and the final [SEP].
 
     reads   what the encoder reads. "text": the text, as other objectives have masked it. "nothing": no text, for
             captioning
-    source  what the decoder reads. "words": the original words. "hidden": the words as an earlier objective has masked
-            them (TDEN's released code). The labels are the original words in both cases.
+    source  what the decoder reads. "words": the original words. "hidden": the words as masked by an earlier
+            objective (TDEN's released code). The labels are the original words in both cases.
     """
 
     vocabulary: Vocabulary
@@ -33,7 +35,7 @@ class GenerateText(TargetWords):
     def needs(self) -> frozenset[Capability]:
         """Capabilities of the model.
 
-        If the encoder reads the text, the decoder must not attend to the text, because it would only copy the words.
+        If the encoder reads the text, the decoder must not attend to it, because it would only copy the words.
         """
         return frozenset({"target", *({"target without text"} if self.reads == "text" else ())})
 

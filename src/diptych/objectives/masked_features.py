@@ -16,10 +16,10 @@ from diptych.objectives.words import with_least
 
 @dataclass(frozen=True)
 class MaskedRegionFeature(PerSample):
-    """Predict the features of masked regions with the head "region_feature": the squared distance is the loss.
+    """Predict the features of masked regions with the head "region_feature". The loss is the squared distance.
 
-    See ImageBERT, section 4.3, Task 3. If another objective, such as MOC, has chosen regions already, the same regions
-    are predicted. Otherwise this objective chooses them in the same way.
+    See ImageBERT, section 4.3, Task 3. If another objective, such as MOC, has already chosen regions, the same regions
+    are predicted. Otherwise this objective chooses regions by the same rule.
 
     mean  the mean over the values of a feature; the loss is then about as large as other losses
     sum   the sum over the values, as in the paper's formula
@@ -58,7 +58,7 @@ def feature_distance(
 ) -> Float[Tensor, ""]:
     """Return the squared distances between predicted and true region features, summed over `places`.
 
-    Without features it is 0.
+    The result is 0 if the batch has no features.
     """
     predicted: Tensor = model.heads["region_feature"](states[places]).float()
     if batch.features is None:

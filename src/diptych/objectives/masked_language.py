@@ -16,7 +16,7 @@ from diptych.objectives.words import Scheme, hide_words, mean_by_sample, whole_w
 
 @dataclass(frozen=True)
 class MaskedLanguage(PerSample):
-    """Masked language modelling. By default, each sample draws one of Unified VLP's two attention tables.
+    """Masked language modelling. By default, each sample randomly gets one of Unified VLP's two attention tables.
 
     The number of masked tokens is min(most, max(at_least, round(rate * words))); [SEP] does not count as a word. The
     final [SEP] may be masked too, so that the model learns where captions end.
@@ -28,10 +28,10 @@ class MaskedLanguage(PerSample):
     at_least: int = 1
     scheme: Scheme = (0.8, 0.1, 0.1)
     attention: tuple[tuple[Attention, float], ...] = ((TEXT_AFTER_REGIONS, 0.75), (BIDIRECTIONAL, 0.25))
-    # True: mismatched pairs have no targets (ImageBERT, section 4.3). Their words are masked too, because otherwise a
-    # [MASK] would reveal that a pair matches.
+    # True: mismatched pairs have no targets (ImageBERT, section 4.3). Their words are masked all the same, because
+    # otherwise a [MASK] would reveal that a pair matches.
     only_matched: bool = False
-    drop_worst: float = 0.0  # leave out this share of a micro-batch's samples: the largest losses
+    drop_worst: float = 0.0  # share of a micro-batch's samples that is left out: those with the largest losses
     label_smoothing: float = 0.0
     hides_end: bool = True  # True: the final [SEP] may be masked
     by_chance: bool = False  # True: mask each token with probability `rate` (UNITER's code)
@@ -68,7 +68,7 @@ class MaskedLanguage(PerSample):
         return replace(sample, attention=attention, text=hidden, text_labels=labels)
 
     def _choose(self, text: Tensor, rng: Random) -> list[list[int]]:
-        """Choose the tokens to mask. Return their positions, grouped by word if `whole_words`, else one per group."""
+        """Choose the tokens to mask. Return groups of positions: one per word if `whole_words`, else one per token."""
         if self.whole_words:
             return [word for word in whole_words(text, self.vocabulary) if rng.random() < self.rate]
         ends = len(text) > 0 and int(text[-1]) == self.vocabulary.sep  # chunks of a text corpus have no [SEP]
@@ -108,11 +108,10 @@ class MaskedLanguage(PerSample):
         return batch.text_labels.masked_fill(~own[:, None], IGNORE)
 
     def _without_worst(self, losses: Tensor, batch: Batch) -> Tensor:
-        """Sum the losses of the kept samples (drop_worst_ratio of Unified VLP's code).
+        """Return the scaled sum of the losses of the kept samples (drop_worst_ratio of Unified VLP's code).
 
-        The sum is scaled so that, divided by `count`, it is the mean loss of the kept samples.
-
-        The scaling is needed because `count` is computed before the forward pass.
+        Divided by `count`, the result is the mean loss of the kept samples. The scaling is needed because `count` is
+        computed before the forward pass, for all samples.
         """
         chosen = self._labels(batch) != IGNORE
         per_sample = losses.new_zeros(chosen.shape).masked_scatter(chosen, losses).sum(1)

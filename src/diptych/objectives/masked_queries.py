@@ -1,4 +1,4 @@
-"""Masked queries: predict all words at once, each from the input that the model would have when decoding.
+"""Masked queries: predict all words at once, each from the same input as in decoding.
 
 An objective of Diptych (docs/decisions/0005).
 """
@@ -17,9 +17,9 @@ from diptych.objectives.per_sample import TargetWords
 class MaskedQueries(TargetWords):
     """Predict all words at once with one [MASK] query per word. Query t attends to the regions and the words before t.
 
-    This is what decoding sees at step t. Unified VLP's seq2seq objective predicts only 15% of the words, and some of
-    the words before them are masked. Here one pass gives the log-probability of every word. It costs one more position
-    per word.
+    This is the input of decoding at step t. Unified VLP's seq2seq objective predicts only 15% of the words, and some of
+    the words before them are masked. Here one pass gives the log-probability of every word. The cost is one additional
+    position per word.
     """
 
     vocabulary: Vocabulary

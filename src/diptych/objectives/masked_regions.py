@@ -18,12 +18,11 @@ from diptych.runtime.devices import to_device
 
 @dataclass(frozen=True)
 class MaskedRegionClass(PerSample):
-    """Predict the detector's class of regions that are chosen with probability `rate`.
+    """Predict the detector's class of chosen regions. Each region is chosen with probability `rate`.
 
-    The share `hidden` of them is masked.
-
-    With `overlap`, a region is masked exactly if its IoU with a chosen region is above `overlap`. This includes all
-    chosen regions, so neither a chosen region nor an overlapping neighbour reveals the class (TDEN's code: 0.4).
+    The share `hidden` of the chosen regions is masked. With `overlap`, instead, all regions are masked whose IoU with a
+    chosen region is above `overlap` (TDEN's code: 0.4). They include the chosen regions. So neither a chosen region nor
+    an overlapping region reveals the class.
     """
 
     rate: float = 0.15
@@ -31,7 +30,7 @@ class MaskedRegionClass(PerSample):
     # hard: cross-entropy with the detector's best class; soft: with all its probabilities; divergence: KL divergence.
     labels: Literal["hard", "soft", "divergence"] = "hard"
     overlap: float | None = None  # minimum IoU
-    within: float | None = None  # skip regions whose probabilities' sum differs more from 1 (VL-BERT's code: 0.1)
+    within: float | None = None  # maximum difference from 1 of the probabilities' sum (VL-BERT's code: 0.1)
     only_matched: bool = False  # True: mismatched pairs have no targets, but are masked too
     by_sample: bool = False  # as in MaskedLanguage
     at_least: int = 0  # minimum number of chosen regions of an image (UNITER's code: 1)
@@ -89,12 +88,14 @@ class MaskedRegionClass(PerSample):
 
 
 def targets_of(sample: Sample, chosen: Bool[Tensor, "R"], only_matched: bool) -> Bool[Tensor, "R"]:
-    """Return the regions to predict: `chosen`, or none for a mismatched pair if `only_matched`."""
+    """Return a mask of the regions to predict: `chosen`, or no region for a mismatched pair if `only_matched`."""
     return chosen if sample.matched or not only_matched else torch.zeros_like(chosen)
 
 
 def overlaps(regions: Regions) -> Float[Tensor, "R R"]:
-    """Return the IoU of each pair of regions as in TDEN's code: boxes are in pixels and include their last pixel."""
+    """Return the IoU of each pair of regions, computed as in TDEN's code: boxes are in pixels and include their last
+    pixel.
+    """
     boxes = regions.boxes * torch.tensor([*regions.size, *regions.size])
     shared, union = shared_and_union(boxes[:, None], boxes, edge=1)
     return shared / union

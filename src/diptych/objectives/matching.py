@@ -20,7 +20,9 @@ _KINDS: tuple[Negative, ...] = ("captions", "pictures")
 
 @dataclass(frozen=True)
 class ImageTextMatching(PerSample):
-    """Binary cross-entropy of the head "match" on matched and mismatched pairs (ImageBERT, section 4.3, Task 4).
+    """Classify pairs as matched or mismatched with the head "match" (ImageBERT, section 4.3, Task 4).
+
+    The loss is binary cross-entropy.
 
     negatives  what a mismatched pair takes from another sample: "captions", "pictures", or "both" (one of them, with
                equal probability)
@@ -28,7 +30,7 @@ class ImageTextMatching(PerSample):
                a mismatched pair of each kind is added
 
     Captions of the same image, or of its copies, and captions with equal words never make a mismatched pair. Samples
-    without an image have no target. List this objective before objectives that mask, so that these mask the final pair.
+    without an image have no target. List this objective before objectives that mask, so that the final pair is masked.
     """
 
     rate: float = 0.5  # probability that a pair is replaced by a mismatched one

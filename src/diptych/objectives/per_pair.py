@@ -1,4 +1,4 @@
-"""Losses that are averaged over pairs instead of targets, as in the papers' formulas."""
+"""Losses that are averaged over pairs instead of over targets, as in the papers' formulas."""
 
 from dataclasses import dataclass
 from random import Random
@@ -10,10 +10,10 @@ from diptych.core import Batch, Needs, Objective, Sample, StateModel, StateReque
 
 @dataclass(frozen=True)
 class SummedByPair:
-    """Change the normalisation of an objective's loss: a sum over the targets of a pair, a mean over matched pairs.
+    """An objective whose loss is summed over the targets of each pair, then averaged over matched pairs.
 
-    This is how the formulas of XGPT (Eqs. 2 to 4) and ImageBERT (section 4.3) are written. Without this class, a loss
-    is the mean over all targets of a batch.
+    The formulas of XGPT (Eqs. 2 to 4) and ImageBERT (section 4.3) are written so. Without this wrapper, a loss is the
+    mean over all targets of a batch.
     """
 
     objective: Objective
@@ -40,7 +40,7 @@ class SummedByPair:
     def count(self, batch: Batch) -> Tensor:
         """Return the number of matched pairs.
 
-        Pairs without targets count too, so that the loss does not depend on micro-batches.
+        Pairs without targets are counted too, so that the loss does not depend on the division into micro-batches.
         """
         return batch.matched.sum()
 

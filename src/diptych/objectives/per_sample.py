@@ -1,4 +1,4 @@
-"""Base classes of objectives: `PerSample` prepares each sample separately, `TargetWords` also predicts target words."""
+"""Base classes of objectives: `PerSample` prepares each sample separately; `TargetWords` also predicts target words."""
 
 from dataclasses import replace
 from random import Random
@@ -13,7 +13,7 @@ from diptych.objectives.words import word_losses
 class PerSample:
     """Base class of objectives that prepare each sample separately.
 
-    Defaults: regions and text attend to each other. `request` asks for the states that the heads read. `count` is the
+    By default, regions and text attend to each other. `request` requests the states that the heads read. `count` is the
     number of requested positions.
     """
 

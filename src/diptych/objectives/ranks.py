@@ -1,4 +1,4 @@
-"""Gather vectors from all processes, for objectives that compare the samples of a batch."""
+"""Gather vectors from all processes, for objectives that compare all samples of a batch."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ _own_group: list[tuple[Any, Any]] = []  # (the run's process group, this module'
 def of_all_ranks(own: Float[Tensor, "n S"]) -> tuple[Float[Tensor, "N S"], slice]:
     """Gather the rows of all processes, in rank order.
 
-    Return all rows, and the slice with this process's rows. Each process gets the gradient of its own rows.
+    Return all rows, and the slice of this process's rows. Gradients flow to the rows of each process.
 
     With a single process, or without gradients (in validation), only this process's rows are returned. Every process
-    must call it.
+    must call this function.
     """
     if not (distributed.is_available() and distributed.is_initialized() and torch.is_grad_enabled()):
         return own, slice(0, len(own))
     world, rank = distributed.get_world_size(), distributed.get_rank()
-    group, sizes = _group(), torch.zeros(world, dtype=torch.long)  # on the CPU, because the numbers are read here
+    group, sizes = _group(), torch.zeros(world, dtype=torch.long)  # on the CPU, because this function reads them
     sizes[rank] = len(own)
     distributed.all_reduce(sizes, group=group)
     counts = sizes.tolist()
@@ -49,9 +49,9 @@ class _Sum(torch.autograd.Function):
 
 
 def _group() -> Any:
-    """Return a separate process group.
+    """Return a process group that only this module uses.
 
-    DDP communicates during backward too, and in a shared group the two could block each other.
+    DDP also communicates during the backward pass. In a shared group, the two could block each other.
     """
     world = distributed.group.WORLD
     if not _own_group or _own_group[0][0] is not world:

@@ -21,23 +21,23 @@ Form = Literal["binary", "choice", "triplet"]
 class MatchGroups(PerSample):
     """Score groups of `pairs` pairs with the head "match".
 
-    The first pair of a group matches, the others are mismatched.
+    The first pair of a group is matched, the others are mismatched.
 
     binary   binary cross-entropy of each pair
     choice   cross-entropy over the pairs of a group (the paper's multi-class loss over P)
     triplet  the matched pair must score higher than each mismatched pair of its group, by `margin`. The paper's formula
-             max[0, s+, s-] has no margin, which must be an error; 0.2 is the margin of VSE++ and TDEN
+             max[0, s+, s-] has no margin, which must be a mistake; VSE++ and TDEN have a margin of 0.2
 
     A mismatched pair has another caption or another image of the batch, or both kinds alternate. Captions of the same
-    image, or with equal words, are never used. If an update has several of these objectives, the first one makes the
-    groups, and all score them.
+    image, or with equal words, never make a mismatched pair. If an update has several `MatchGroups`, the first one
+    makes the groups, and all score them.
     """
 
     form: Form = "binary"
     pairs: int = 4  # number of pairs per group (P)
     negatives: Negatives = "both"
     margin: float = 0.2
-    # The scores that the triplet loss compares. In the paper they are probabilities, as it uses log s.
+    # The scores that the triplet loss compares. In the paper they are probabilities, because its formula has log s.
     on: Literal["probability", "log-odds"] = "probability"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"text", "regions"})
@@ -57,7 +57,7 @@ class MatchGroups(PerSample):
         return [pair for sample in samples for pair in self._group(sample, rng, partners)]
 
     def _group(self, own: Sample, rng: Random, partners: Partners) -> list[Sample]:
-        """Return the matched pair, then different mismatched pairs.
+        """Return the matched pair, then mismatched pairs that all differ.
 
         The result has fewer than `pairs` pairs if the batch is too small.
         """
@@ -92,7 +92,7 @@ class MatchGroups(PerSample):
 def group_sizes(batch: Batch) -> list[int]:
     """Return the number of samples of each group, in order.
 
-    Samples of a group are consecutive. A sample without a group counts as one.
+    Samples of a group are consecutive. A sample without a group is a group of its own.
     """
     names = (number if group is None else group for number, group in enumerate(batch.groups))
     return [sum(1 for _ in members) for _, members in groupby(names)]

@@ -1,4 +1,4 @@
-"""The schedule of updates: it chooses the update of each optimizer step."""
+"""The schedule of updates, which chooses the update of each optimizer step."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from diptych.runtime.errors import RecipeError
 class Schedule:
     """Updates with weights, and the order in which they take optimizer steps.
 
-    together   a single update, which makes every step
+    together   a single update, used in every step
     in turn    the updates alternate, one step each (XGPT). Losses are weighted inside an update (`OneForward.weights`)
     sampled    each step draws an update, with probability proportional to its weight
     """
@@ -31,16 +31,16 @@ class Schedule:
             raise RecipeError("a schedule has no update, so there is nothing to train; add an update")
         if self.order == "together" and len(self.updates) > 1:
             raise RecipeError(
-                f"{len(self.updates)} updates cannot be made together, because each prepares its own batch; put their "
+                f"{len(self.updates)} updates cannot share a step, because each prepares its own batch; put their "
                 'objectives into one OneForward, or choose order "in turn" or "sampled"'
             )
         weights = [weight for _, weight in self.updates]
         if self.order == "in turn" and any(weight != 1 for weight in weights):
             raise RecipeError(
-                'order="in turn" makes all updates equally often; set their weights to 1, and weigh losses in an update'
+                'order="in turn" uses all updates equally often; set their weights to 1, and weight losses in an update'
             )
         if self.order == "sampled" and (min(weights) < 0 or not any(weights)):
-            raise RecipeError("the weights of sampled updates must not be negative, and one must be above 0")
+            raise RecipeError("the weights of sampled updates must not be negative, and at least one must be above 0")
 
     def at(self, step: int) -> Update:
         """Return the update of a step. It depends only on (seed, step), so that all ranks and resumed runs agree."""
@@ -53,9 +53,8 @@ class Schedule:
     def first(self) -> "Schedule":
         """The schedule whose losses measure the progress of a run.
 
-        Unless `together`, it has only the first update with a nonzero weight.
-
-        Losses of different updates may have different units.
+        Unless the order is "together", it has only the first update with a nonzero weight, because losses of different
+        updates may have different units.
         """
         if self.order == "together":
             return self
@@ -63,8 +62,9 @@ class Schedule:
 
     @property
     def watched(self) -> str:
-        """Name of the objective by whose likelihood weights are chosen: the first one that predicts words, else the
-        first."""
+        """Name of the objective by whose likelihood the final weights are chosen.
+
+        It is the first objective that predicts words, or else the first objective."""
         objectives = self.first.objectives
         return next((one for one in objectives if "word" in one.heads), objectives[0]).name
 
@@ -72,7 +72,7 @@ class Schedule:
     def likelihood(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         """Return the mean log-likelihood of the watched objective's targets.
 
-        `batches` must be prepared by this schedule.
+        `batches` must have been prepared by this schedule.
         """
         was_training, device = model.training, next(model.parameters()).device
         model.eval()
@@ -108,8 +108,8 @@ class Schedule:
     def check(self, provides: frozenset[Capability], model: str, kind: type | None = None) -> None:
         """Raise RecipeError if the model lacks a capability that the schedule needs.
 
-        `provides`: the model's capabilities. `model`: its name, for the error. `kind`: its class, which must have the
-        methods that objectives need.
+        `provides`: the model's capabilities. `model`: its name, for the error. `kind`: its class, in which the methods
+        that objectives need are looked up.
         """
         needed = [(", ".join(o.name for o in update.objectives), update.needs) for update, _ in self.updates]
         needed += [(objective.name, objective.needs) for objective in self.objectives]

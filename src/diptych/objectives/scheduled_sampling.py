@@ -21,20 +21,20 @@ GUESSED = "guessed"  # key of `Batch.places`: positions of words that the first 
 
 @dataclass(frozen=True)
 class ScheduledSampling:
-    """TDEN's scheduled sampling. The second of two passes reads predicted words instead of [MASK]s, as at test time.
+    """TDEN's scheduled sampling. As at test time, the second of two passes reads predicted words instead of [MASK]s.
 
     A   the encoder reads words that the encoder predicted; the decoder reads words that the decoder predicted
     B   the encoder reads words that the decoder predicted, and vice versa
-    C   half of B: the first pass runs only `first` (encoder or decoder), the second pass only the other one, which
+    C   half of B: the first pass runs only `first` (encoder or decoder). The second pass runs only the other one, which
         reads the predicted words. A schedule draws `first` (`two_pass_c`), so that all processes agree.
 
-    paper      predicted words are sampled. Both passes make one step, on the sum of their losses (Eqs. 1 to 3). The
-               second pass reuses the object encoder's output
+    paper      predicted words are sampled. The two passes make one step together, on the sum of their losses (Eqs. 1
+               to 3). The second pass reuses the object encoder's output
     official   the most probable words are used, with a step after each pass (tden_pretrainer.py:62). The released code
                has only A.
 
-    `match` (ISM) is computed in the first pass only. Like TDEN, the model must have `read_regions` and `forward(batch,
-    objects, cross)`, and read a target in addition to the text.
+    `match` (ISM) is computed in the first pass only. Like TDEN, the model must have the methods `read_regions` and
+    `forward(batch, objects, cross)`. It must read a target in addition to the text.
     """
 
     vocabulary: Vocabulary
@@ -86,7 +86,7 @@ class ScheduledSampling:
         again = replace(batch, text=read, target=self._shifted(written))
         objectives = (*self.read, self.write)
         if self.form == "official":
-            yield first  # the trainer makes a step here, which frees the first pass's graph
+            yield first  # the trainer makes an optimizer step here, which frees the first pass's graph
             yield self._losses(model, model(with_request(again, objectives)), again, objectives)
             return
         second = self._losses(model, model(with_request(again, objectives), objects), again, objectives)
@@ -115,8 +115,8 @@ class ScheduledSampling:
     def guess(self, model: Any, states: Tensor, batch: Batch, draw: int = 0) -> Int[Tensor, "B T"]:
         """Return the text in which every masked word is replaced by a prediction of the first pass.
 
-        `states` at position t predict word t. They are the encoder's, or the decoder's (whose input is shifted). `draw`
-        makes the random numbers of encoder and decoder different.
+        `states` at position t predict word t. They are the states of the encoder, or of the decoder (whose input is
+        shifted). `draw` is different for encoder and decoder, so that their random numbers differ.
         """
         places = batch.where(GUESSED, _hidden_words)
         scores = model.heads["word"](states[places]).float()

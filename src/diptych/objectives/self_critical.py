@@ -1,8 +1,8 @@
 """Self-critical sequence training (SCST, arXiv 1612.00563): a metric rewards captions that the model samples.
 
 The loss of a sampled caption c is -(reward(c) - baseline) * log p(c) (Rennie et al. 2017). It raises the probability of
-captions that are better than the baseline. Captions are sampled without a gradient. Another pass over all words at once
-gives log p(c) with a gradient, so that no graph of the decoding steps must be kept.
+captions that are better than the baseline. Captions are sampled without a gradient. A second pass over all words at
+once then gives log p(c) with a gradient. So the graph of the decoding steps need not be kept.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,11 +41,11 @@ class SelfCritical:
              mean reward of the image's other sampled captions (Luo 2020, arXiv 2003.09971)
     ask      arranges captions so that one pass predicts all words: MaskedQueries, or GenerateText for decoders
     dropout  True: sampling and scoring use dropout, with different masks (Unified VLP's code samples with dropout).
-             False: words are scored with the probabilities from which they were sampled
+             False: words are scored with exactly the probabilities from which they were sampled
 
-    The log also has (with weight 0) the mean reward, the mean absolute advantage, the mean length including [SEP], and
-    with a rival the mean baseline. An advantage of 0 means that all captions of an image are equal. Without a rival the
-    mean baseline equals the mean reward, so it is not logged.
+    The log also has four values with weight 0: the mean reward, the mean absolute advantage, the mean length including
+    [SEP], and with a rival the mean baseline. An advantage of 0 means that all captions of an image have the same
+    reward. Without a rival the mean baseline equals the mean reward, so it is not logged.
     """
 
     ask: Objective
@@ -97,7 +97,7 @@ class SelfCritical:
         self._show(batch, drawn, rewards, baseline)
         device = batch.boxes.device
         advantage = (rewards - baseline).flatten().to(device)
-        # autocast has cached casts of the weights without gradients, which must not be used below.
+        # autocast has cached casts of the weights that have no gradients. They must not be used below.
         torch.clear_autocast_cache()
         with _mode(model, self.dropout):
             logs = self.log_probabilities(model, batch, drawn)
@@ -121,7 +121,7 @@ class SelfCritical:
         if not rewards.isfinite().all():
             row, column = (~rewards.isfinite()).nonzero()[0].tolist()
             raise TrainingError(
-                f"the reward of a caption is {float(rewards[row, column])}, expected a number (record "
+                f"the reward of a caption is {float(rewards[row, column])}, expected a finite number (record "
                 f"{batch.keys[row]}: {self.reward.spell(captions[row][column])!r}); check its references"
             )
         return rewards.float()

@@ -1,4 +1,4 @@
-"""Base classes for settings of objectives, which a recipe saves. `schedule` makes the objectives from them."""
+"""Base classes for settings of objectives, which a recipe saves. Their method `schedule` makes the objectives."""
 
 from typing import ClassVar, Literal, TypeVar
 
@@ -23,9 +23,9 @@ class Objectives(BaseModel):
 
     kind: str
     without_classes: ClassVar[str] = ""
-    """Setting that leaves out the classes of hidden regions, such as region_classes=0."""
+    """Setting that switches off the prediction of region classes, such as region_classes=0."""
     improves: ClassVar[bool] = False
-    """Whether they train a model on, and never one with random weights."""
+    """Whether these objectives need a trained model, and cannot start from random weights."""
 
     @property
     def needs_text(self) -> bool:
@@ -39,17 +39,17 @@ class Objectives(BaseModel):
 
     @property
     def reads_pairs(self) -> bool:
-        """True if retrieval encodes an image and a text together; False if separately."""
+        """True if retrieval encodes an image and a text together; False if it encodes them separately."""
         return False
 
     @property
     def texts_equal_by(self) -> Literal["papers", "content"]:
-        """How retrieval scores copies of a right text or image: "papers" as wrong, "content" as right."""
+        """Whether copies of a right text or image count as wrong in retrieval ("papers") or as right ("content")."""
         return "content"
 
     @property
     def of_pictures(self) -> list[str]:
-        """Names of objectives on images that alternate, each with its own batches.
+        """Names of the objectives on images that alternate, each with its own batches.
 
         If there are any, texts without images need a separate stage of training.
         """
@@ -67,7 +67,7 @@ class SeenClasses(Objectives):
     """Base class of settings with an optional classification of regions from pixels (`SeenRegionClass`)."""
 
     seen_classes: NonNegativeFloat = 0.0
-    """Weight of the classification of regions from pixels alone (model.network); 0: off."""
+    """Weight of the classification of regions directly from pixels (model.network); 0: off."""
 
     def without_pixels(self: K) -> K:
         return derive(self, seen_classes=0.0)
@@ -77,12 +77,12 @@ LossPer = Literal["item", "pair"]
 
 
 def per(unit: LossPer, objective: Objective) -> Objective:
-    """Return the objective with its loss averaged over targets ("item") or over pairs ("pair")."""
+    """Return the objective, with its loss averaged over targets ("item") or over pairs ("pair")."""
     return SummedByPair(objective) if unit == "pair" else objective
 
 
 def weighed(*objectives: tuple[Objective, float]) -> Schedule:
-    """Return a schedule of one forward pass with weighted losses. Objectives with weight 0 are left out."""
+    """Return a schedule with one forward pass per step and weighted losses. Objectives with weight 0 are left out."""
     used = [(objective, weight) for objective, weight in objectives if weight]
     weights = {objective.name: weight for objective, weight in used}
     return Schedule(((OneForward(tuple(objective for objective, _ in used), weights), 1.0),))

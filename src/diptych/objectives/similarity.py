@@ -1,4 +1,4 @@
-"""Image-sentence matching of unimodal embeddings (TDEN's ISM). All other pairs of the batch are negatives."""
+"""Image-sentence matching of unimodal embeddings (TDEN's ISM). All mismatched pairs of the batch are negatives."""
 
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from diptych.objectives.per_sample import PerSample
 from diptych.objectives.ranks import of_all_ranks
 
 Form = Literal["paper", "official", "older"]
-MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}  # the first is our choice
+MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}  # the paper states none; 0.2 is our choice
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Similarity(PerSample):
     official  only the hardest mismatched pair (xmodaler).
 
     older     mean over the pairs that violate the margin, for texts and images separately (the repository YehLi/TDEN).
-              As in that code, it is divided by the batch size too.
+              As in that code, the result is also divided by the batch size.
 
-    Two texts of the same image do not make mismatched pairs. With several processes, the pairs of all processes are
+    An image is never mismatched with one of its own texts. With several processes, the pairs of all processes are
     compared.
 
-    equal_texts  papers: copies of the right text or image under other names count as mismatched; content: they do not
+    equal_texts  papers: copies of the right text, or of its image under another name, are mismatched; content: matched
     """
 
     form: Form = "paper"
@@ -90,15 +90,18 @@ def _over_violations(costs: Float[Tensor, "N N"]) -> Float[Tensor, "N"]:
 
 
 def _hashes(batch: Batch) -> Float[Tensor, "B 2"]:
-    """Hash each text (as it was before masking) to 48 bits on the device, in the same form as `_numbers`."""
+    """Hash each text (as it was before masking) to 48 bits on the device, returned like the hashes of `_numbers`."""
     tokens = torch.where(batch.text_labels == IGNORE, batch.text, batch.text_labels)
-    powers = torch.full_like(tokens[:1], 6_364_136_223_846_793_005).cumprod(1)  # overflows at 64 bits, as intended
+    powers = torch.full_like(tokens[:1], 6_364_136_223_846_793_005).cumprod(1)  # overflow at 64 bits is intended
     hashes = ((tokens + 1) * batch.text_present * powers).sum(1)
     return torch.stack([(hashes >> 40) & 0xFFFFFF, (hashes >> 16) & 0xFFFFFF], 1).float()
 
 
 def _numbers(names: list[str]) -> Float[Tensor, "n 2"]:
-    """Hash each name to 48 bits, as two numbers that float32 represents exactly. Processes compare names by them."""
+    """Hash each name to 48 bits, as two numbers that float32 represents exactly.
+
+    Processes compare names by these numbers.
+    """
     digests = [blake2b(name.encode(), digest_size=6).digest() for name in names]
     numbers = [[int.from_bytes(d[:3], "big"), int.from_bytes(d[3:], "big")] for d in digests]
     return torch.tensor(numbers, dtype=torch.float32).view(-1, 2)

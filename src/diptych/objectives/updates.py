@@ -13,7 +13,9 @@ from diptych.runtime.errors import RecipeError
 
 @dataclass(frozen=True)
 class OneForward:
-    """An update with one forward pass. All objectives read its states, and their weighted losses make one step.
+    """An update with one forward pass.
+
+    All objectives read its states, and the weighted sum of their losses makes one step.
 
     Objectives prepare samples in the given order. Objectives that swap captions must come before objectives that mask.
     Otherwise a caption would be masked for one image and predicted for another.
@@ -35,7 +37,7 @@ class OneForward:
         for objective in self.objectives:
             if objective.changes == "pairs" and hiding is not None:
                 raise RecipeError(
-                    f"{objective.name} swaps captions after {hiding} has hidden parts of them; "
+                    f"{objective.name} swaps captions after {hiding} has masked parts of them; "
                     f"put {objective.name} first"
                 )
             if objective.changes == "input":

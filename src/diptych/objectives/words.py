@@ -18,7 +18,7 @@ def hide_words(
 ) -> Int[Tensor, "T"]:
     """Mask words as in BERT.
 
-    `words` lists the positions of each word's pieces; all pieces of a word get the same treatment.
+    `words` lists the positions of each word's pieces. All pieces of a word are treated alike.
 
     Random tokens are drawn from the whole vocabulary, including special tokens, as in the authors' code.
     """
@@ -46,7 +46,7 @@ def whole_words(text: Int[Tensor, "T"], vocabulary: Vocabulary) -> list[list[int
 
 
 def with_least(chosen: Bool[Tensor, "N"], least: int, rng: Random) -> Bool[Tensor, "N"]:
-    """Add random positions to the mask `chosen` until at least `least` (or all) are True."""
+    """Set random positions of the mask `chosen` to True until at least `least` (or all) are True."""
     if (missing := least - int(chosen.sum())) <= 0:
         return chosen
     others = (~chosen).nonzero()[:, 0].tolist()
@@ -56,7 +56,7 @@ def with_least(chosen: Bool[Tensor, "N"], least: int, rng: Random) -> Bool[Tenso
 
 
 def mean_by_sample(losses: Float[Tensor, "n"], chosen: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
-    """Return the sum over samples of each sample's mean loss. Its count is the number of samples with targets.
+    """Return the sum over samples of each sample's mean loss. The matching count is the number of samples with targets.
 
     This is VL-BERT's `*_LOSS_NORM_IN_BATCH_FIRST` (resnet_vlbert_for_pretraining.py), where both means add 1e-4 to the
     divisor. `losses` has the losses at the True positions of `chosen`, row by row.
@@ -77,10 +77,10 @@ def word_losses(
 ) -> Float[Tensor, "n"]:
     """Return the cross-entropy of each labelled word, row by row.
 
-    `places`: the labelled positions, if known (saves a wait for the GPU).
+    `places`: the labelled positions, if they are known without a wait for the GPU.
 
-    Only labelled positions pass the head, which is as wide as the vocabulary. `smoothing` and `ignored`: see
-    `smoothed`.
+    The head is computed only at labelled positions, because it is as wide as the vocabulary. `smoothing` and `ignored`:
+    see `smoothed`.
     """
     chosen = (labels != IGNORE).nonzero(as_tuple=True) if places is None else places
     scores = model.heads["word"](states[chosen]).float()

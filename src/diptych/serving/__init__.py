@@ -11,7 +11,7 @@ __all__ = ["Hit", "Predictor", "Searched"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `search` on first use, because its dependencies would slow down other uses, such as captioning."""
+    """Import `search` on first use, because importing its dependencies would delay other uses, such as captioning."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from diptych.serving import search

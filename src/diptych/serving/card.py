@@ -1,4 +1,4 @@
-"""Write a model card (README.md on the Hugging Face hub) from a model folder and statements of the publisher."""
+"""Write a model card (README.md on the Hugging Face hub) from a model folder and the publisher's statements."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +19,7 @@ from diptych.tasks.answers import OF_VQA
 from diptych.tasks.scores import Score, Scores
 
 NOT_STATED = "not stated by the publisher"
-LONGEST_QUOTE = 500  # limit of characters of a text that is quoted from a file
+LONGEST_QUOTE = 500  # maximum number of characters of a text that is quoted from a file
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ScoredModel(BaseModel):
 def model_card(folder: ModelFolder, repository: str, publisher: Publisher) -> str:
     """Return the text of README.md: metadata for the hub in YAML, then facts.
 
-    Raises DataError for scores of other weights.
+    Raises DataError if a file of scores is invalid or was computed with other weights.
     """
     from huggingface_hub import ModelCardData
 
@@ -77,7 +77,7 @@ def model_card(folder: ModelFolder, repository: str, publisher: Publisher) -> st
 
 
 def _about(folder: ModelFolder, parameters: int, knows: str, publisher: Publisher) -> Mapping[str, str | None]:
-    """Return fact -> text for the table of facts; facts with None are left out."""
+    """Return {fact: text} for the table of facts. Facts whose text is None are left out."""
     recipe, contract = folder.recipe, folder.contract
     imported = "the authors' checkpoint, imported" if folder.untrained else None
     data = publisher.data or (knows if is_drawn_world(folder) else NOT_STATED)
@@ -88,7 +88,7 @@ def _about(folder: ModelFolder, parameters: int, knows: str, publisher: Publishe
         "training": None if recipe is None or imported else (
             f"task {recipe.task}; up to {counted(recipe.training.steps, 'steps')} of "
             f"{counted(recipe.training.batch, 'samples')}, "
-            f"seed {recipe.training.seed}, learning rate {recipe.optimizer.lr:g}; all of it in recipe.json"
+            f"seed {recipe.training.seed}, learning rate {recipe.optimizer.lr:g}; recipe.json has all settings"
         ),
         "data": data,
         "splits": None if recipe is None or imported else (
@@ -112,13 +112,13 @@ def _about(folder: ModelFolder, parameters: int, knows: str, publisher: Publishe
 def _limits(folder: ModelFolder, tasks: Sequence[str]) -> list[str]:
     most = folder.architecture.config.max_regions
     limits = [
-        "It was trained on drawn scenes only; its output for photographs means nothing."
+        "It was trained only on drawn scenes, so its output for photographs is meaningless."
         if is_drawn_world(folder)
-        else "It knows images like those it was trained on, and gives an output for any other image, too.",
+        else "Its output is meaningful only for images like its training images; it gives one for any image.",
         f"It uses at most {most} regions of an image, found by its detector; it cannot see what the detector misses.",
     ]
     if folder.recipe is not None and not folder.recipe.data.images:
-        limits.append("It is a control: it was trained without images, and is shown blank regions.")
+        limits.append("It is a control model: it was trained without images, and reads blank regions.")
     for spec in (tasks_by_verb()[task] for task in tasks if folder.recipe is not None):
         with suppress(RecipeError):  # the model has no list of answers
             limit = spec.required_interface.words.limit
@@ -130,8 +130,8 @@ def _scores(folder: ModelFolder, validated: str | None, files: Sequence[Path]) -
     if files:
         return "\n\n".join(_scored(folder, path) for path in files)
     measured = "" if validated is None else _plain(validated.removeprefix("validation: "))
-    return (f"On the records that chose its weights, which flatters it: {measured}. " if measured else "") + (
-        "Scores with intervals and a blind baseline were not given: `diptych evaluate --json`."
+    return (f"On the records that chose its weights, so optimistic: {measured}. " if measured else "") + (
+        "No scores with intervals and a blind baseline were given (`diptych evaluate --json`)."
     )
 
 
@@ -145,7 +145,7 @@ def _scored(folder: ModelFolder, path: Path) -> str:
         scores, of = Scores.from_json(saved), ScoredModel.model_validate(saved["of"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecipeError) as error:
         raise DataError(
-            f"--scores {path} is not what `diptych evaluate --model MODEL --data DATA --json` prints "
+            f"--scores {path} is not the output of `diptych evaluate --model MODEL --data DATA --json` "
             f"({first_problem(error) if isinstance(error, ValueError) else repr(error)}); write it again"
         ) from error
     if of.weights != folder.weights_checksum:
@@ -178,7 +178,7 @@ def _table(rows: Mapping[str, str | None]) -> str:
 
 
 def _line(text: str) -> str:
-    """Return a text on one line, escaped for a cell of a Markdown table."""
+    """Return a text without line breaks, escaped for a cell of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

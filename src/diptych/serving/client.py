@@ -36,7 +36,7 @@ class Client:
     def __init__(self, url: str) -> None:
         try:
             parts = urlsplit(url)
-        except ValueError:  # such as an IPv6 address without its bracket
+        except ValueError:  # such as an IPv6 address without its brackets
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ServingError(f"{url!r} is not the address of a service; expected one such as http://127.0.0.1:8000")
@@ -50,7 +50,7 @@ class Client:
     def ask(self, interface: TaskInterface, picture: Path, request: TaskRequest) -> TaskAnswer:
         """Return the service's answer about an image.
 
-        Retries while the service's queue is full. Raises DataError if the image cannot be read or is rejected,
+        Retries while the service's queue is full. Raises DataError if the image cannot be read or is rejected. Raises
         ServingError if the service does not answer.
         """
         try:
@@ -69,7 +69,7 @@ class Client:
     def search(self, request: SearchRequest) -> SearchHits:
         """Search the images of the service.
 
-        Raises DataError if the query is rejected, ServingError if the service does not answer.
+        Raises DataError if the query is rejected, and ServingError if the service does not answer.
         """
         body = request.model_dump(exclude_none=True, exclude_defaults=True)
         answer = self._sent("/v1/search", json.dumps(body).encode(), request.query)
@@ -87,7 +87,7 @@ class Client:
             raise ServingError(f"{self.url} is not a service of this version of Diptych; correct --server") from error
 
     def _sent(self, path: str, body: bytes | None, about: str) -> Any:
-        """Send a POST, or a GET if `body` is None, and return the JSON of the response.
+        """Send a POST request, or a GET request if `body` is None. Return the JSON of the response.
 
         `about`: the subject of error messages.
         """
@@ -112,14 +112,14 @@ class Client:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirects, because image and token must be sent only to the given service."""
+    """Raises an error for redirects, because image and token must be sent only to the given service."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def _json(answer: IO[bytes]) -> Any:
-    """Return the JSON of a response. Raises ValueError for a response that is too long or is not JSON."""
+    """Return the JSON of a response. Raises ValueError if the response is too long or is not JSON."""
     content = answer.read(LONGEST_RESPONSE + 1)
     if len(content) > LONGEST_RESPONSE:
         raise ValueError(f"the answer has more than {LONGEST_RESPONSE // 2**20} MiB")

@@ -1,4 +1,4 @@
-"""Write the images that a search found on a contact sheet, as a PNG and as an HTML page."""
+"""Write a contact sheet of the images that a search found, as a PNG and as an HTML page."""
 
 from collections.abc import Sequence
 from pathlib import Path

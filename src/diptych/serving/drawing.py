@@ -1,9 +1,9 @@
-"""Draw an image with its regions, next to a table of the weight of each region on each word.
+"""Draw an image with its regions, next to a table of each region's influence on each word.
 
 Each region with an influence has a number and a colour, on the image and above its column of the table. Each row of the
-table is a word. A cell shows by how many nats the log-probability of the word drops without the region. Larger drops
-have a stronger colour. Regions that overlap strongly are removed together; the region with the highest confidence
-represents them. The detector's labels are below the table.
+table is a word. A cell shows by how many nats the word's log-probability drops if the region is removed. Larger drops
+have a stronger colour. Regions that overlap strongly are removed together; the most confident region represents them.
+The detector's labels are below the table.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ INK, FAINT, PAPER = "#1b1b1b", "#8a8a8a", "#ffffff"
 
 
 def draw(prediction: GroundedText, picture: Picture) -> Image.Image:
-    """Draw the explanation of a prediction. Up to eight regions have a colour; the others are thin and grey."""
+    """Draw the explanation of a prediction. Up to eight regions have a colour; the other boxes are thin and grey."""
     weights = prediction.weights
     most = weights.abs().amax(0) if len(weights) else torch.zeros(len(prediction.regions))
     groups = {group[0]: group for group in covering(prediction.regions)}
@@ -101,7 +101,7 @@ def label_of(prediction: GroundedText, group: list[int]) -> str:
 
 
 def _inside(box: list[float], image: Image.Image) -> tuple[float, float, float, float]:
-    """Move a box (in pixels) inside the image, and enlarge it to at least 8 pixels per side, so that it is visible."""
+    """Move a box (in pixels) into the image, and enlarge it to at least 8 pixels per side, so that it is visible."""
     x1, y1 = min(box[0], image.width - 9), min(box[1], image.height - 9)
     return x1, y1, min(max(box[2], x1 + 8), image.width - 1), min(max(box[3], y1 + 8), image.height - 1)
 

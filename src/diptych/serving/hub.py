@@ -28,16 +28,17 @@ NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
 def fetch(name: str, revision: str | None = None) -> Path:
-    """Return the path of the model folder `user/name`, downloaded or cached.
+    """Download the model folder `user/name` if it is not cached. Return its path.
 
-    `revision`: a branch, tag or commit. Raises CheckpointError.
+    `revision`: a branch, tag or commit. Raises CheckpointError if the model cannot be downloaded or is not a model of
+    Diptych.
     """
     from huggingface_hub import hf_hub_download, snapshot_download
 
     made = "`diptych demo` makes it" if name.startswith("demo/") else "copy the model folder here and pass its path"
     with _hub_errors(name, f"{made} (there is no folder {name})"), without_retries():
         config = Path(hf_hub_download(name, CONFIG, revision=revision))
-        if not _is_ours(config, name):  # checked before gigabytes are downloaded
+        if not _is_ours(config, name):  # checked before the weights are downloaded
             raise CheckpointError(
                 f"{name} on the hub is not a model of Diptych (its {CONFIG} names no known system); `diptych push` "
                 "uploads such models, and `diptych import` converts the checkpoints of papers' authors"
@@ -63,10 +64,10 @@ def check_repository(repository: str) -> None:
 
 
 def push(folder: ModelFolder, repository: str, card: str, private: bool = False) -> str:
-    """Upload all files of a model folder and its card as one commit, and return the URL.
+    """Upload all files of a model folder, and its card, as one commit. Return the URL.
 
-    Files of an earlier model in the repository are replaced. Other files are kept. Raises CheckpointError and
-    RecipeError.
+    Files of an earlier model in the repository are replaced. Other files are kept. Raises CheckpointError if a file is
+    damaged or the hub fails, and RecipeError for an invalid name or a missing token.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 
@@ -96,7 +97,7 @@ def write(folder: ModelFolder, target: Path, card: str) -> None:
 
 
 def files_of(folder: ModelFolder) -> dict[str, Path]:
-    """Return name in the repository -> file to upload. Raises CheckpointError if a file is damaged or missing."""
+    """Return {name in the repository: file to upload}. Raises CheckpointError if a file is damaged or missing."""
     refuse_links_out(folder.folder)
     if hurt := damaged_files(folder.folder):
         raise CheckpointError(f"{hurt[0]}; nothing was pushed")
@@ -108,7 +109,10 @@ def files_of(folder: ModelFolder) -> dict[str, Path]:
 
 
 def private_paths(folder: ModelFolder) -> list[str]:
-    """Return KEY=VALUE for each key of the recipe with a path on this machine, which an upload would publish."""
+    """Return KEY=VALUE for each key of the recipe whose value is a path on this machine.
+
+    An upload would publish these paths.
+    """
     recipe = folder.recipe
     if recipe is None:
         return []
@@ -121,7 +125,7 @@ def private_paths(folder: ModelFolder) -> list[str]:
 def _hub_errors(name: str, otherwise: str) -> Iterator[None]:
     """Convert errors of the hub and the network to CheckpointError.
 
-    `otherwise`: what the user can do without the hub.
+    `otherwise`: advice for users without access to the hub.
     """
     from huggingface_hub import errors
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RemoteEntryNotFoundError, RepositoryNotFoundError
@@ -135,11 +139,11 @@ def _hub_errors(name: str, otherwise: str) -> Iterator[None]:
             case GatedRepoError():
                 why = "is gated: request access on its page on the hub, then set HF_TOKEN to your token"
             case RepositoryNotFoundError():
-                why = "is not on the hub, or not for this token; check its spelling; for a private one set HF_TOKEN"
+                why = "is not on the hub, or not visible with this token; check the name; if private, set HF_TOKEN"
             case errors.RevisionNotFoundError():
-                why = f"on the hub has no such revision; pass one of https://huggingface.co/{name}/commits, or none"
+                why = f"on the hub lacks this revision; pass one of https://huggingface.co/{name}/commits, or none"
             case RemoteEntryNotFoundError():
-                why = f"on the hub is not a model of Diptych (it has no {CONFIG}); `diptych push` uploads those"
+                why = f"on the hub is not a model of Diptych (it has no {CONFIG}); `diptych push` uploads models"
             case HfHubHTTPError() if error.response.status_code in (401, 403):
                 why = "was refused by the hub: HF_TOKEN is invalid or lacks permission; use another token"
             case HfHubHTTPError():

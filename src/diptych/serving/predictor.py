@@ -1,4 +1,4 @@
-"""`Predictor`, a model with its detector: converts images to records with regions, and records to answers."""
+"""`Predictor`: a model with its detector, which converts images to records with regions, and records to answers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Predictor:
             return given
         if contract.is_given:
             raise ServingError(
-                f"{self.folder.folder} was trained on precomputed features, which it cannot compute from images; pass "
+                f"{self.folder.folder} was trained on precomputed features, and has no detector to compute them; pass "
                 "their file or folder: --features PATH, or diptych.load(model, features=PATH)"
             )
         if self.folder.detector is None:
@@ -73,7 +73,7 @@ class Predictor:
         detector = load_detector(self.folder.detector)
         if not detector.needs_pictures:
             raise ServingError(
-                f"{self.folder.folder} was trained on regions from ground truth, which your images lack; train on "
+                f"{self.folder.folder} was trained on ground-truth regions, which your images lack; train on "
                 "the regions of a detector: diptych extract DATA --out OUT --detector ..."
             )
         self.folder.accept(detector.contract, self.folder.detector)
@@ -95,14 +95,14 @@ class Predictor:
         return list(spec.required_interface.answer(self.task_model(spec), requests))
 
     def check(self, spec: TaskSpec, request: TaskRequest | None = None) -> None:
-        """Raise ServingError if the model was not trained for the task, RecipeError if the request is invalid."""
+        """Raise ServingError if the model was not trained for the task, and RecipeError if the request is invalid."""
         model = self.task_model(spec)
         model.build()
         if request is not None and spec.required_interface.check is not None:
             spec.required_interface.check(model, request)
 
     def is_familiar(self, record: Record) -> bool | None:
-        """Return True if the image of a record is similar to the training images; None if this is unknown."""
+        """Return True if a record's image is similar to the training images, False if not, None if this is unknown."""
         known = self.folder.familiarity
         return None if known is None or record.regions is None else known.knows(record.regions)
 
@@ -144,11 +144,11 @@ class Predictor:
         """Rank all images below a folder by how well they match the query. Unreadable images are reported.
 
         `cache`: the folder where regions are stored (default: in the user's cache folder). `shortlist`: the number of
-        images that are ranked; the two-tower model `by` selects them. `gallery`: URL of a database for the vectors
-        (postgresql://...); by default they are in `cache`. `most`: limit of hits. `keep`: the folder is scanned again
-        only after `keep` times the duration of the last scan; by default at each call.
+        images that this model ranks; the two-tower model `by` selects them. `gallery`: URL of a database for the
+        vectors (postgresql://...); by default they are in `cache`. `most`: maximum number of hits. `keep`: the folder
+        is scanned again only after `keep` times the duration of the last scan; by default at each call.
 
-        Raises ServingError if the model cannot match images and texts, DataError if no image can be read.
+        Raises ServingError if the model cannot match images and texts, and DataError if no image can be read.
         """
         from diptych.serving.search import search
 
@@ -202,7 +202,7 @@ class Predictor:
             refused(pictures[number], unusable)
         ordered = (records[number] for number in sorted(records))
         seen = [(record, record.regions.first(most)) for record in ordered if record.regions is not None]
-        blank = self.folder.recipe is not None and not self.folder.recipe.data.images  # for blind baselines
+        blank = self.folder.recipe is not None and not self.folder.recipe.data.images  # True for blind baselines
         return [replace(record, regions=regions.blank() if blank else regions) for record, regions in seen]
 
 

@@ -35,7 +35,7 @@ from diptych.tasks.two_towers import TowerHit, embed_sentences
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.given import GivenRegions
 
-WORDS = 30  # limit of the tokens of a query
+WORDS = 30  # maximum number of tokens of a query
 PAIRS = 64  # number of pairs of query and image per batch
 ENCODED = 1024  # vectors are stored after each ENCODED images
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]  # (task, total) -> advance(count)
@@ -45,7 +45,7 @@ class Hit(NamedTuple):
     """An image that a search found."""
 
     picture: Path
-    score: float  # probability of a match; for two-tower models the product of vectors, -1 to 1
+    score: float  # probability of a match; for two-tower models, the dot product of the vectors, -1 to 1
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def search(
     For the arguments see `Predictor.search`. Each image is read once: its regions are cached by the content of its
     file. If the model is a two-tower model, its vectors are cached too, in the same folder or in the database at
     `gallery`. With a two-tower model, the folder is scanned again only after `keep` times the duration of the last
-    scan. With other models, it is scanned at each search. Raises ServingError for a model that cannot match images and
-    texts, DataError if no image can be read.
+    scan. With other models, it is scanned at each search. Raises ServingError if the model cannot match images and
+    texts, and DataError if no image can be read.
     """
     check_search(predictor, query, shortlist, by, gallery)
     folder = cache if cache is not None else _cache(pictures, predictor.detector)
@@ -137,7 +137,7 @@ class ScannedFolder:
 def _scan(
     images: RegionCache, ranker: Searcher, pictures: Path, gallery: str | None, vectors: VectorStore | None, keep: float
 ) -> ScannedFolder:
-    """List the images of the folder. For a two-tower model, also make the vectors of new images."""
+    """List the images of the folder. For a two-tower model, also compute the vectors of new images."""
     begun = time.monotonic()
     contents, refused = read_contents(pictures, images.folder)
     for path, content in contents.items():
@@ -160,7 +160,7 @@ class RegionCache:
     def records(self, contents: Sequence[str], model: ModelFolder) -> CachedRecords:
         """Return records with regions.
 
-        Images that are not in the store yet are extracted; unreadable images are added to `failed`.
+        The regions of images that are not in the store yet are extracted. Unreadable images are added to `failed`.
         """
         paths = {content: self.paths[content][0] for content in contents}
         # Keep the image paths in the store: an image that was only renamed must not seem to be another image.
@@ -171,14 +171,14 @@ class RegionCache:
                 self.failed |= extract(records, self.detector, self.folder, progress=advance).failed
             except DataError:
                 self.failed |= _failures(self.folder)
-                if not set(contents) <= self.failed.keys():  # another error than unreadable images
+                if not set(contents) <= self.failed.keys():  # an error other than unreadable images
                     raise
                 return CachedRecords(None, {}, model)
         return CachedRecords(shown_to(model.recipe, Store(self.folder)), paths, model)
 
 
 def images_in(folder: Path) -> dict[str, Path | None]:
-    """Return key -> path of the image, for the records of a store."""
+    """Return {key: path of the image} for the records of a store."""
     store = Store(folder)
     return {words.key: words.image for words in map(store.words, range(len(store)))}
 
@@ -235,7 +235,7 @@ def pair_scores(
 
 
 def _encoded(predictor: Searcher, images: RegionCache, vectors: VectorStore) -> list[str]:
-    """Encode the images that have no vector yet, and return all contents that then have a vector."""
+    """Encode the images that have no vector yet. Return all contents that have a vector afterwards."""
     there = vectors.known(list(images.paths))
     if new := [content for content in images.paths if content not in there]:
         records = images.records(new, predictor.folder)
@@ -252,7 +252,7 @@ def _encoded(predictor: Searcher, images: RegionCache, vectors: VectorStore) -> 
 def _by_vectors(
     predictor: Searcher, query: str, vectors: VectorStore, contents: Sequence[str], most: int
 ) -> list[TowerHit]:
-    """Return the `most` images whose vectors have the largest product with the query's vector."""
+    """Return the `most` images whose vectors have the largest dot product with the query's vector."""
     if not contents:
         return []
     model, tokens = predictor.folder.model, predictor.folder.tokens
@@ -261,24 +261,24 @@ def _by_vectors(
 
 
 def _maker(predictor: Searcher) -> str:
-    """Return a hash that identifies the origin of vectors: the model, and the given features if there are any."""
+    """Return a hash that identifies the origin of vectors: the model, and the precomputed features if it uses any."""
     state = predictor.detector.state() if isinstance(predictor.detector, GivenRegions) else ""
     return hashlib.sha256(f"{predictor.fingerprint} {state}".encode()).hexdigest()
 
 
 def query_words(predictor: Searcher) -> int:
-    """Return the largest number of tokens of a query that is used."""
+    """Return the maximum number of tokens of a query; longer queries are cut."""
     return min(WORDS, predictor.folder.architecture.config.max_text - 1)
 
 
 def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gallery: str | None) -> None:
-    """Raise ServingError for a model that cannot search, and for options that it does not support."""
+    """Raise ServingError if the model cannot search, or does not support one of the options."""
     folder = predictor.folder
     two_towers = ", ".join(name for name, system in SYSTEMS.items() if hasattr(system.model, "embed_texts"))
     problem = None
     if gallery is not None and can_match(folder.model) and by is None:
         problem = (
-            f"--gallery stores vectors, and {folder.name} makes none: it reads image and text together. Search with "
+            f"--gallery stores vectors, but {folder.name} has none: it reads image and text together. Search with "
             f"a two-tower model ({two_towers}), or let one pick a shortlist: --shortlist N --shortlist-by MODEL"
         )
     elif not can_search(folder.model):
@@ -290,7 +290,7 @@ def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gall
         problem = "a shortlist needs a size and a model: pass both --shortlist N and --shortlist-by MODEL"
     elif by is not None and not can_match(folder.model):
         problem = (
-            f"{folder.name} makes a vector of each image, so a query costs it one pass; a shortlist is for a model "
+            f"{folder.name} makes a vector of each image, so a query needs only one pass; a shortlist is for a model "
             "that reads image and text together: leave out --shortlist (Python: rerank)"
         )
     elif by is not None and not has_towers(by.folder.model):
@@ -305,7 +305,7 @@ def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gall
 def check_search(
     predictor: Searcher, query: str, shortlist: int | None, by: Searcher | None, gallery: str | None = None
 ) -> None:
-    """Raise ServingError as `_check` does, and for a query that is empty or has no word of the vocabulary."""
+    """Raise ServingError like `_check`. Also raise it if the query is empty or has no word of the vocabulary."""
     _check(predictor, shortlist, by, gallery)
     if not query.strip():
         raise ServingError("the query is empty; describe an image, such as 'a red kite over a beach'")
@@ -315,7 +315,10 @@ def check_search(
 
 
 def _cache(pictures: Path, detector: Detector) -> Path:
-    """Return the default cache folder for a folder of images and a detector. Given features are part of the key."""
+    """Return the default cache folder for a folder of images and a detector.
+
+    Its name depends on the detector's precomputed features, if there are any.
+    """
     state = detector.state() if isinstance(detector, GivenRegions) else ""
     of = json.dumps([str(pictures.resolve()), detector.contract.to_json(), state], sort_keys=True)
     return user_cache() / "galleries" / hashlib.sha256(of.encode()).hexdigest()[:20]

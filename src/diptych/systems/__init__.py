@@ -40,7 +40,7 @@ _ADDED_BY: dict[tuple[str, str], str] = {}
 def add_system(system: System) -> None:
     """Add a system to `SYSTEMS`, with its objectives and recipes.
 
-    Also add a small recipe for each task that it can learn.
+    Also add a small recipe for each task that the system can learn and that has no small recipe yet.
 
     If the same module adds the system again, the new entry replaces the old one. Raises RecipeError if another module
     has added a system, recipe or objectives of the same name.
@@ -80,7 +80,8 @@ def add_task(spec: TaskSpec) -> None:
 def _note_owner(word: str, names: Sequence[str], taken: Container[str]) -> None:
     """Record the module that calls `add_system` or `add_task` as the owner of `names`.
 
-    `word`: what they name, such as "recipes". Raises RecipeError if another module owns one of the names.
+    `word`: the kind of the names, such as "recipes", for the error. Raises RecipeError if another module owns one of
+    the names.
     """
     module = sys._getframe(2).f_globals["__name__"]
     for name in names:
@@ -106,7 +107,7 @@ def _add_small(system: System, spec: TaskSpec) -> None:
 
 
 def hindrance(system: System, spec: TaskSpec) -> str | None:
-    """Return the reason why the system has no small recipe for the task, or None if it can have one."""
+    """Return the reason why the system cannot have a small recipe for the task, or None if it can."""
     if (reason := system.declines.get(spec.name)) is not None:
         return f"{system.name} declines {spec.name}: {reason}"
     pretrain = RECIPES.get(f"{system.name}/small/pretrain")
@@ -127,7 +128,7 @@ for _system in (UNIFIED_VLP, VL_BERT, IMAGE_BERT, TDEN, XGPT):
 def find_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
     """Return the recipe `name` with assignments `KEY=VALUE` applied.
 
-    Raises RecipeError, with the nearest name, if it is unknown.
+    Raises RecipeError if no recipe has this name. The error suggests the most similar names.
     """
     if name not in RECIPES:
         raise unknown_name(f"no recipe {name!r}; {nearest(name, RECIPES, LISTED)}")
@@ -137,7 +138,7 @@ def find_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
 def find_stages(name: str, assignments: Iterable[str] = ()) -> Stages:
     """Return the recipe `name` as a list of one or more stages, with assignments applied.
 
-    Raises RecipeError if it is unknown.
+    Raises RecipeError if no recipe has this name.
     """
     if name in STAGED:
         return STAGED[name]().override(tuple(assignments))
@@ -147,9 +148,8 @@ def find_stages(name: str, assignments: Iterable[str] = ()) -> Stages:
 
 
 def find_selection(name: str) -> Selection | int:
-    """Return the selection rule `name`, such as `unified-vlp`. For digits such as `36`, return this number of regions.
-
-    Raises RecipeError.
+    """Return the selection rule `name`, such as `unified-vlp`. If `name` is a number such as `36`, return this number
+    of regions. Raises RecipeError if no rule has this name.
     """
     if name.isdecimal():
         return int(name)

@@ -1,8 +1,9 @@
-"""Read official checkpoints of models that descend from Google's BERT; several systems share this code.
+"""Read official checkpoints of BERT and of models derived from it. Several systems share this code.
 
-BERT, UniLM and Unified VLP share one table of names. Their files differ in a few points: TensorFlow's names gamma and
-beta, a prefix `module.` from data-parallel training, half precision, two or six segments, and the number of positions.
-UniLM's word head is four times as wide, with one slice per task. Code for a single system is in the system's folder.
+BERT, UniLM and Unified VLP share one table of tensor names. Their files differ in TensorFlow's names gamma and beta, in
+the prefix `module.` of data-parallel training, and in precision. They also have two or six segments, and different
+numbers of positions. UniLM's word head is four times as wide, with one slice per task. Code for a single system is in
+the system's folder.
 """
 
 import os
@@ -48,7 +49,7 @@ IN_LAYER = {  # names inside an encoder layer, equal in all these checkpoints
 SELF_ATTENTION = {"attention.self": "attention"}  # the file's query, key and value are joined to one tensor
 TABLE = NAMES | layer_table("bert.encoder.layer", "encoder.layers", IN_LAYER, SELF_ATTENTION)
 UNUSED = {
-    TIED: "the word embeddings once more",
+    TIED: "a copy of the word embeddings",
     "cls.seq_relationship": "next-sentence head, which Unified VLP does not have",
     "crit_mask_lm_smoothed": "a constant of the loss",
     "bert.embeddings.position_ids": "a constant",
@@ -63,8 +64,9 @@ def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> Impor
 
     `source`: a file, a folder, or a hub id. `model` must use the parameter names of the class UnifiedVLP: `text.words`,
     `text.segments`, `encoder.layers`. Its config must have `segments`, the number of segment embeddings. As in the
-    authors' code, missing segments are copied: 2, 3 and 4 from 0, and 5 from 1. Missing positions repeat the existing
-    ones. Raises CheckpointError if the file does not fit, and RecipeError if the config has no `segments`.
+    authors' code, missing segment embeddings are copied: 2, 3 and 4 from 0, and 5 from 1. Missing position embeddings
+    repeat the existing ones. Raises CheckpointError if the file does not fit, and RecipeError if the config has no
+    `segments`.
     """
     path, ours, report = read_bert(source)
     config = model.config
@@ -84,7 +86,8 @@ def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> Impor
 def read_bert(source: str | os.PathLike[str]) -> tuple[Path, Tensors, ImportReport]:
     """Read a checkpoint of BERT, UniLM or Unified VLP.
 
-    Return its path, its tensors under the names of the class UnifiedVLP, and a report. Raises CheckpointError.
+    Return its path, its tensors under the names of the class UnifiedVLP, and a report. Raises CheckpointError if the
+    file is not such a checkpoint.
     """
     path = find_weights(source)
     theirs, names_there = in_full(read_weights(path), bert_name)
@@ -123,7 +126,7 @@ def vocabulary_for(path: Path, words: int, file: Path, lowercase: bool, released
 def heads_for(path: Path, width: int, heads: int | None) -> int:
     """Return the number of attention heads, which checkpoints do not store: `heads` if given, else width / 64.
 
-    Raises CheckpointError.
+    Raises CheckpointError if the width is not divisible by it.
     """
     heads = heads or max(width // 64, 1)
     if width % heads:
@@ -139,14 +142,17 @@ def head_names(ours: Tensors) -> tuple[str, ...]:
 
 
 def load_known(model: nn.Module, ours: Tensors, report: ImportReport) -> ImportReport:
-    """Load the tensors that the model has. All others are reported as unused."""
+    """Load the tensors whose names the model has. All other tensors are reported as unused."""
     known = model.state_dict()
     report.left |= {name: "not in the model" for name in ours if name not in known}
     return load_into(model, {name: value for name, value in ours.items() if name in known}, report)
 
 
 def fit_segments(rows: Tensor, count: int) -> Tensor:
-    """Return `count` segment embeddings: the first ones, or six made from two (the authors' modeling.py:674)."""
+    """Return `count` segment embeddings: the first ones, or six copied from two (the authors' modeling.py:674).
+
+    Raises CheckpointError if the file has too few segment embeddings.
+    """
     if len(rows) == 2 and count == 6:
         return rows[[0, 1, 0, 0, 0, 1]]
     if len(rows) < count:
@@ -157,18 +163,20 @@ def fit_segments(rows: Tensor, count: int) -> Tensor:
 
 
 def fit_positions(rows: Tensor, count: int) -> Tensor:
-    """Return `count` position embeddings. If there are too few, they repeat from the first one (modeling.py:690)."""
+    """Return `count` position embeddings. If the file has fewer, they are repeated from the first one
+    (modeling.py:690).
+    """
     return rows[torch.arange(count) % len(rows)]
 
 
 def in_full(tensors: Tensors, clean: Callable[[str], str]) -> tuple[Tensors, dict[str, str]]:
-    """Return the tensors in float32 under the names `clean(name)`, and a table from these names to the file's names."""
+    """Return the tensors in float32 under the names `clean(name)`, and a dict from these names to the file's names."""
     full = {clean(name): value.float() if value.is_floating_point() else value for name, value in tensors.items()}
     return full, {clean(name): name for name in tensors}
 
 
 def bert_name(name: str) -> str:
-    """Return a tensor's name as in PyTorch's BERT with heads, such as `bert.pooler.dense.weight`."""
+    """Return a tensor's name in PyTorch's BERT with heads, such as `bert.pooler.dense.weight`."""
     new = name.removeprefix("module.").replace("gamma", "weight").replace("beta", "bias")
     bare = new.startswith(("embeddings.", "encoder.layer.", "pooler."))  # from a BertModel without heads
     return f"bert.{new}" if bare else new
@@ -180,7 +188,7 @@ def renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, Impo
 
 
 def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
-    """Raise CheckpointError. The message names the system to which the file belongs, if it is known."""
+    """Raise CheckpointError. The message names the system that the file belongs to, if its tensor names show it."""
     prefixed = ((one.title, one.importer.key_prefixes) for one in SYSTEMS.values() if one.importer is not None)
     system = next((title for title, prefixes in prefixed if any(name.startswith(prefixes) for name in theirs)), None)
     what = f"a {system} checkpoint" if system else f"unknown (it has {', '.join(sorted(theirs)[:3])})"

@@ -79,7 +79,7 @@ def rows(table: int, pattern: str = "", system: str | None = None, task: str | N
 
 
 def made(name: str) -> list[ledger.LedgerRow]:
-    """Return the rows that a recipe reproduces, alone or together with other recipes."""
+    """Return the rows of papers' tables that a recipe reproduces, alone or together with other recipes."""
     return [entry for entry in ledger.ledger_rows(papers()) if name in entry.row.recipes]
 
 
@@ -92,10 +92,11 @@ def row_to_json(entry: ledger.LedgerRow) -> dict[str, Any]:
 
 
 def settings(name: str) -> dict[str, dict[str, Any]]:
-    """Return all keys of a recipe, as for `--set KEY=VALUE`. With several stages, a key begins with the stage's number.
+    """Return {key: {"value": ..., "default": ..., "note": ...}} for all keys of a recipe, written as for `--set
+    KEY=VALUE`.
 
-    For each key there is a dict: its `value`, the field's `default` (unless the field is required), and a `note` on its
-    meaning.
+    In a recipe of several stages, a key begins with the stage's number. `note` is the field's meaning. Required fields
+    have no `default`.
     """
     recipes = find_stages(name).recipes
     if len(recipes) == 1:
@@ -104,7 +105,7 @@ def settings(name: str) -> dict[str, dict[str, Any]]:
 
 
 def command_of(name: str) -> str:
-    """Return the command that runs a recipe. Names in capitals, such as STORE, must be replaced by the user."""
+    """Return the command that runs a recipe. The user must replace the names in capitals, such as STORE."""
     first = find_stages(name).recipes[0]
     start = " --model MODEL" if first.wants_model else " --init FILE --vocab VOCAB" if first.wants_init else ""
     if TASKS[first.task].pretrains:
@@ -139,7 +140,7 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _settings(config: BaseModel, prefix: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the dotted keys of a section and its inner sections, each with its value, default and note."""
+    """Yield (dotted key, its value, default and note) for all keys of a section and of its inner sections."""
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
         if isinstance(value, BaseModel):

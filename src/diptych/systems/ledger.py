@@ -26,7 +26,7 @@ from diptych.runtime.files import text_of
 from diptych.systems.system import SYSTEMS
 
 NOT_REPORTED = "-"
-# In the values, names in capitals are files or stores of the user, such as BERT for a file of weights.
+# In the values, names in capitals are the user's files or stores, such as BERT for a file of weights.
 WORDS = {
     "NOTHING": "--set init=none",
     "BERT": "--set init=BERT --set data.vocabulary=VOCAB",  # bert-base-uncased; bert-base-cased for Unified VLP
@@ -105,7 +105,7 @@ class Paper(BaseModel):
     parts: dict[str, TablePart] = {}
     words: dict[str, str] = {}
     commands: dict[str, str] = {}
-    # Suffix of a store's name -> its regions: detector, selection rule, section of the paper.
+    # Suffix of a store's name -> origin of its regions: detector, selection rule, section of the paper.
     stores: dict[str, str] = {}
     costs: dict[str, str] = {}  # recipe -> cost of the authors' run, as reported in the paper
     written: dict[int, WrittenTable] = Field(alias="tables")  # number -> table
@@ -146,7 +146,7 @@ class _Word(str):
 
     `{word:run}` gives the run folder of the recipe, and `{word:start}` the options to start from its model.
 
-    Rows with the same pre-training share the run folder of this pre-training.
+    Rows that share a pre-training therefore also share its run folder.
     """
 
     __slots__ = ()
@@ -172,7 +172,7 @@ def read_paper(system: str, path: Path) -> Paper:
 
 
 def paper_of(system: str) -> Paper:
-    """Return the paper of a system. Raises RecipeError if Diptych has no tables of this paper."""
+    """Return the paper of a system. Raises RecipeError if Diptych does not have the tables of this paper."""
     path = SYSTEMS[system].tables
     if path is None:
         raise RecipeError(f"Diptych has no tables of {system}'s paper")

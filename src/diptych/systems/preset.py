@@ -1,7 +1,7 @@
 """Presets: named recipes as plain data. Calling a preset builds the `Recipe`.
 
-`preset` defines a preset with all fields. `Preset.but` derives one from another. A changed section is given as a whole,
-or as a dict of the keys that change.
+`preset` defines a preset with all fields. `Preset.but` derives a preset from another one. A changed section is given as
+a whole, or as a dict of the changed keys.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ _LENGTH, _OUTPUT = ("steps", "patience"), ("log_every", "tensorboard", "checkpoi
 _COMPUTATION = ("threads", "compile", "loading_threads", "loading_processes")
 CHANGEABLE = frozenset(f"training.{name}" for name in (*_LENGTH, *_OUTPUT, *_COMPUTATION))
 M = TypeVar("M", bound=BaseModel)
-# In recipes of the papers, `init` is a placeholder until the user gives a file: `paper: BERT base`, or `paper:
-# xgpt/text` for the model of another recipe. PUBLISHED: where to find the weights.
+# In recipes of the papers, `init` is a placeholder until the user gives a file. Examples are `paper: BERT base`, and
+# `paper: xgpt/text` for the model of another recipe. PUBLISHED: where to find the weights.
 OF_PAPER = "paper: "
 PUBLISHED = {
     "BERT base": "bert-base-uncased on the hub, with its vocab.txt",
@@ -54,45 +54,45 @@ class DataConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     split: str = "train"
-    """Split to train on, or several joined by +, such as cc+sbu."""
+    """Split to train on, or several splits joined by +, such as cc+sbu."""
     validation: str = "val"
-    """Split by which the best weights are chosen."""
+    """Split for validation, by which the best weights are chosen."""
     records: PositiveInt | None = None
     """Number of records to train on, chosen by training.seed; null: all."""
     validation_records: PositiveInt | None = None
-    """Records of the validation split that are used, from its beginning; null: all."""
+    """Number of records of the validation split that are used, from its beginning; null: all."""
     max_words: PositiveInt = 20
-    """Tokens of a text at most; what is longer is cut."""
+    """Maximum number of tokens of a text; longer texts are cut."""
     vocabulary: str | None = None
-    """Path of a vocab.txt; null: that of the initial weights, or one learnt from the texts."""
+    """Path of a vocab.txt; null: the vocabulary of the initial weights, or one learnt from the texts."""
     lowercase: bool = True
     """Whether texts are lower-cased; false for a cased vocab.txt, such as bert-base-cased."""
     split_words: bool = False
-    """Score captions of a vocab.txt with words split as BERT does (t - shirt), as the papers' code; false: joined."""
+    """Whether captions are scored with words split as in BERT (t - shirt), like the papers' code. For a vocab.txt."""
     tokens: Literal["wordpiece", "bpe"] = "wordpiece"
-    """Kind of the vocabulary that is learnt where none is given."""
+    """Kind of the vocabulary that is learnt if none is given."""
     answers_most: PositiveInt | None = None
-    """Number of answers that VQA chooses from: the most frequent of the training split; null: all."""
+    """Number of answers that VQA chooses from: the most frequent ones of the training split; null: all."""
     answers_at_least: PositiveInt = 1
-    """Questions of the training split that must have an answer as their most frequent one for it to be a choice."""
+    """Minimum number of training questions whose most frequent answer an answer must be, to be a choice in VQA."""
     images: bool = True
     """Whether the model sees the images; false: regions are blank, a control that learns from the texts alone."""
     pixels_shorter: PositiveInt = 600
-    """Pixels of an image's shorter side, where the model reads pixels (model.network)."""
+    """Pixels of an image's shorter side, for models that read pixels (model.network)."""
     pixels_longer: PositiveInt = 1000
-    """Pixels of an image's longer side at most, where the model reads pixels."""
+    """Maximum number of pixels of an image's longer side, for models that read pixels."""
     pixels_colours: Colours = "rgb"
-    """Order of the colours: rgb as torchvision's weights read them, or bgr as Caffe's."""
+    """Order of the colours: rgb for torchvision's weights, or bgr for Caffe's."""
     mirror: PartialShare = 0.0
-    """Share of samples that are mirrored, with left and right swapped in their texts."""
+    """Share of samples whose images are mirrored, with left and right swapped in their texts."""
     text: str | None = None
-    """Path of a text file, a sentence a line, to pre-train on in addition to the images; null: none."""
+    """Path of a text file with one sentence per line, to pre-train on in addition to the images; null: none."""
     text_share: PositiveShare = 0.5
-    """Share of each batch that comes from the text file; 1: all of it."""
+    """Share of each batch that comes from the text file; 1: the whole batch."""
     text_words: PositiveInt = 64
-    """Tokens of a sample of the text file."""
+    """Number of tokens in a sample of the text file."""
     text_joined: bool = True
-    """Whether a sample of the text file spans several lines; false: it is one line, ended by [SEP]."""
+    """Whether a sample of the text file spans several lines; false: it is one line, followed by [SEP]."""
 
 
 class Recipe(BaseModel):
@@ -101,7 +101,7 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     name: str
-    """Name of the recipe that the settings came from."""
+    """Name of the preset that the settings came from."""
     system: str
     """System whose model is trained."""
     task: str
@@ -110,7 +110,7 @@ class Recipe(BaseModel):
     init: str | None = None
     """Initial weights: a BERT, UniLM or Unified VLP file or folder, or a hub id; none: random."""
     network_init: str | None = None
-    """Initial weights of model.network: a Faster R-CNN's folder, or a file with its ResNet; null: random."""
+    """Initial weights of model.network: the folder of a Faster R-CNN, or a file with a ResNet; null: random."""
     objectives: SerializeAsAny[Objectives]
     optimizer: OptimizerConfig
     training: TrainingConfig
@@ -199,7 +199,7 @@ class Recipe(BaseModel):
     def override(self, assignments: Sequence[str]) -> Self:
         """Return the recipe with dotted keys set, such as `optimizer.lr=3e-4`.
 
-        Setting training.steps unsets training.epochs.
+        Setting training.steps sets training.epochs to null.
 
         Raises RecipeError for unknown keys (with the nearest name), for invalid values, and for objectives that the
         model cannot train.
@@ -237,10 +237,10 @@ class Recipe(BaseModel):
 
     @property
     def bound(self) -> dict[str, Any]:
-        """Return the settings in which a checkpoint must agree with the run that resumes it.
+        """Return the settings that must be equal in a checkpoint and in the run that resumes it.
 
-        Settings with default values are left out, so that old checkpoints can still be resumed after a new setting is
-        added to Diptych. If a default changes, comparing recipe.json detects it.
+        Settings with default values are left out. So old checkpoints can still be resumed after a new setting is added
+        to Diptych. A changed default is detected when recipe.json is compared.
         """
         own = self.model_dump(mode="json", exclude_defaults=True, exclude={"data": {"validation_records"}})
         chosen = {key: value for key, value in own.items() if (key, value) != ("data", {})}
@@ -250,7 +250,7 @@ class Recipe(BaseModel):
 
 
 def named_system(system: str) -> str:
-    """Return `system` if it is a name in SYSTEMS. Raises ValueError, with the nearest name, if not."""
+    """Return `system` if it is a name in SYSTEMS. Otherwise raise ValueError with the most similar name."""
     if system not in SYSTEMS:
         raise unknown_name(f"no system {system!r}; {nearest(system, SYSTEMS)}", ValueError)
     return system
@@ -267,7 +267,7 @@ def system_of(others: ValidationInfo) -> System:
 
 
 def parse(kind: type[M], values: Any, where: str) -> M:
-    """Return values from a file or the command line as a config of class `kind`.
+    """Validate values from a file or the command line. Return a config of class `kind`.
 
     Raises one RecipeError that lists all problems. `where`: the file or option that the values come from.
     """
@@ -320,7 +320,7 @@ def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
 def _explain(kind: type[BaseModel], problem: Any, values: Any) -> str:
     """Return one line that describes a problem found by pydantic.
 
-    For an unknown key, it names the nearest known key.
+    For an unknown key, the line suggests the most similar key.
     """
     key = ".".join(str(part) for part in problem["loc"]) or kind.__name__
     if problem["type"] == "extra_forbidden":

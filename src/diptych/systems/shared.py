@@ -1,7 +1,8 @@
 """Parts shared by the presets of all systems: small recipes, recipes for photographs, self-critical training.
 
-Small recipes are for data such as Storybook: captions of about ten words, a vocabulary of a few hundred. They train in
-minutes on two cores. docs/photographs-reference.md has the measurements behind the recipes for photographs.
+Small recipes are for data such as Storybook, with captions of about ten words and a vocabulary of a few hundred words.
+They train in minutes on two cores. docs/photographs-reference.md has the measurements behind the recipes for
+photographs.
 """
 
 from collections.abc import Iterator
@@ -20,10 +21,10 @@ ADAMW = OptimizerConfig(
     kind="adamw", lr=1e-3, weight_decay=0.01, betas=(0.9, 0.98), clip=1.0, schedule="linear", warmup_share=0.05
 )
 TRAINING = TrainingConfig(steps=1200, batch=64, validate_every=200, checkpoint_every=200)
-# Dropout of 0.1 harms networks this small. Without it, VQA needs half as many steps, and pre-training predicts words
-# better at the same step (experiments/LOG.md).
+# Dropout of 0.1 harms networks this small. Without dropout, VQA needs half as many steps, and pre-training predicts
+# words better at the same step (experiments/LOG.md).
 NO_DROPOUT: dict[str, float] = {"dropout": 0.0, "attention_dropout": 0.0}
-PHOTO_WORDS = 30  # most tokens of a caption
+PHOTO_WORDS = 30  # maximum number of tokens of a caption
 ANSWERING = tuple(spec.name for spec in (VQA, RETRIEVAL, ENTAILMENT))  # tasks trained for EPOCHS on photographs
 EPOCHS = 6.0
 
@@ -31,7 +32,7 @@ EPOCHS = 6.0
 def muon(*stacks: str) -> OptimizerConfig:
     """Return the config of Muon for small recipes.
 
-    `stacks`: prefixes of the parameters it trains, such as `encoder.layers.`.
+    `stacks`: prefixes of the parameters that Muon trains, such as `encoder.layers.`.
 
     On Storybook, Muon needs half as many steps as AdamW and ends at a lower loss (experiments/LOG.md).
     """
@@ -57,7 +58,8 @@ def small_task(pretrain: Preset, task: str) -> Preset:
 
 
 def photos(*presets: Preset) -> Iterator[Preset]:
-    """Yield recipes for a few thousand photographs. Texts are longer, and a run ends when validation stops improving.
+    """Yield recipes for a few thousand photographs. Texts may be longer than in small recipes, and a run ends when the
+    validation score stops improving.
 
     `presets`: small recipes; the first must be pre-training. Recipes for the tasks ANSWERING are derived from the first
     one if they are not given. The recipes run for EPOCHS, and are validated on the whole split.
@@ -69,7 +71,7 @@ def photos(*presets: Preset) -> Iterator[Preset]:
         title = TASKS[preset.name.rpartition("/")[2]].title
         yield preset.but(
             preset.name.replace("/small/", "/photos/"),
-            f"{title}, for some thousand photographs: longer captions; the run ends when validation rises no more.",
+            f"{title}, for a few thousand photographs: longer captions; ends when validation stops improving.",
             model={"positions": 96, "dropout": 0.1, "attention_dropout": 0.1},
             training={
                 "steps": 6000,
@@ -94,7 +96,7 @@ def small_scst(caption: Preset, writes: Literal["queries", "decoder"]) -> Preset
     constant = {"schedule": "constant", "warmup_share": None, "warmup_steps": 10}
     return caption.but(
         caption.name.removesuffix("caption") + "scst",
-        "Captions rewarded (SCST) after they were learnt, for small worlds and one core.",
+        "Self-critical training (SCST) of a trained captioner, for small worlds and one core.",
         init=None,
         objectives=SelfCriticalObjectives(writes=writes, baseline="mean", samples=5),
         optimizer={"kind": "adamw", "lr": 1e-4, "weight_decay": 0.0, **constant},

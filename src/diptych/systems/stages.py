@@ -11,7 +11,7 @@ from diptych.systems.recipe import Recipe
 from diptych.tasks import TASKS
 
 STAGE = re.compile(r"(\d+)\.(.+)")
-# Keys that only the first stage uses; later stages continue from the previous one.
+# Keys that only the first stage uses; each later stage starts from the model of the previous one.
 FIRST_ALONE = ("init", "network_init", "data.vocabulary")
 
 
@@ -66,7 +66,7 @@ class Stages:
         return Stages(self.name, changed)
 
     def check_pretrains(self) -> None:
-        """Raise RecipeError if a stage is fine-tuning for a task instead of pre-training."""
+        """Raise RecipeError if a stage fine-tunes for a task instead of pre-training."""
         for recipe in self.recipes:
             if not TASKS[recipe.task].pretrains:
                 raise RecipeError(

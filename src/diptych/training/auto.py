@@ -14,14 +14,14 @@ from diptych.runtime.errors import TrainingError
 from diptych.training.config import TrainingConfig
 from diptych.training.step import Stepper
 
-TRIED = ("cuda",)  # types of devices on which sizes can be tried out: an out-of-memory error does not end the process
-SHARE = 0.85  # memory limit of a trial, below 1 because later batches may be longer
+TRIED = ("cuda",)  # types of devices on which sizes are tried, because an out-of-memory error does not end the process
+SHARE = 0.85  # share of the memory that a trial may use; below 1, because later batches may be longer
 
 
 def with_auto_micro_batch(stepper: Stepper) -> Stepper:
-    """Return a stepper in which `micro_batch=auto` is replaced by a size that fits.
+    """Return a stepper in which `micro_batch=auto` is replaced by a size that fits into memory.
 
-    Raises TrainingError if one sample does not fit.
+    Raises TrainingError if even a single sample does not fit.
     """
     if stepper.training.micro_batch != "auto":
         return stepper
@@ -42,7 +42,7 @@ def largest(size: int, fits: Callable[[int], bool]) -> int:
     while not fits(size):
         if size == 1:
             raise TrainingError(
-                "not one sample fits into the GPU's memory: lower model.max_regions, or other sizes of the model"
+                "a single sample does not fit into the GPU's memory: lower model.max_regions or other model sizes"
             )
         size = -(-size // 2)
     return size
@@ -77,7 +77,7 @@ def _limited(device: torch.device) -> Iterator[None]:
 def chosen_precision(training: TrainingConfig, module: nn.Module, device: torch.device) -> Precision:
     """Return the precision of a run.
 
-    A module without a width, such as a detector, uses bf16 if the device supports it.
+    With `auto`, a module without a width, such as a detector, uses bf16 if the device supports it.
     """
     width = getattr(getattr(module, "config", None), "width", inf)
     return choose_precision(training.precision, device, training.batch * width**2)

@@ -13,7 +13,7 @@ from diptych.training.sharding import place
 class Ema:
     """An exponential moving average of a module's parameters.
 
-    After n steps the decay is at most (1 + n) / (10 + n). With the full decay, the initial weights would dominate in
+    After n steps the decay is at most (1 + n) / (10 + n). Otherwise the initial weights would dominate the average in
     short runs.
     """
 
@@ -24,13 +24,13 @@ class Ema:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Update the average after a step. `step` counts from 1."""
+        """Update the average after optimizer step `step`, counted from 1."""
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.average.values()), list(self.parameters.values()), 1 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Inside this context, the module has the averaged weights."""
+        """Inside this context, the module has the averaged weights. Afterwards its own weights are restored."""
         self._swap()
         try:
             yield
@@ -58,7 +58,7 @@ def named_tensors(module: nn.Module) -> dict[str, Tensor]:
 def put_tensors(values: Mapping[str, Tensor], targets: Mapping[str, Tensor], source: str) -> None:
     """Copy each tensor of `values` into the target with the same name.
 
-    Raises CheckpointError if names or shapes differ. `source` names the values' origin in the error.
+    Raises CheckpointError if names or shapes differ. `source`: the origin of the values, for the error.
     """
     for name in [*values.keys() - targets.keys(), *targets.keys() - values.keys()]:
         whose = "the model lacks" if name in values else "it lacks"

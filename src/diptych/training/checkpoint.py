@@ -1,7 +1,7 @@
 """Checkpoints on disk: folders with safetensors files and a JSON file. A checkpoint is either complete or absent.
 
 RUN/checkpoints/step-00000100/   model.safetensors, optimizer.safetensors, ema.safetensors, state.json
-RUN/checkpoints/.saving-...      an interrupted save; removed at the next start
+RUN/checkpoints/.saving-...      an incomplete checkpoint of an interrupted save; removed at the next start
 """
 
 import errno
@@ -90,7 +90,7 @@ def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
 
 @contextmanager
 def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], aside: Path) -> Iterator[None]:
-    """Convert a full disk to a TrainingError with the needed and free space.
+    """Convert the error of a full disk to a TrainingError with the needed and free space.
 
     After any error, remove `aside`, the temporary file or folder.
     """
@@ -149,7 +149,7 @@ def load(folder: Path) -> Checkpoint:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """Read the JSON state of a checkpoint and verify its checksum. Raises CheckpointError."""
+    """Read the JSON state of a checkpoint and verify its checksum. Raises CheckpointError if it is damaged."""
     path = folder / STATE
     try:
         state = parse_json(text_of(path))
@@ -169,7 +169,10 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Return the latest undamaged checkpoint (None if no step was saved yet), and a warning for each damaged one."""
+    """Return the latest undamaged checkpoint (None if no step was saved yet), and a warning for each damaged one.
+
+    Raises CheckpointError if all checkpoints are damaged.
+    """
     warnings: list[str] = []
     for step in reversed(steps_in(root)):
         try:
@@ -194,10 +197,10 @@ def mean_of(
 ) -> tuple[dict[str, Tensor], list[int], list[str]]:
     """Average the weights of the best steps of `ranking` (at most `most` steps).
 
-    Damaged checkpoints are replaced by the next ones in the ranking.
+    A damaged checkpoint is replaced by the next one in the ranking.
 
     Return the mean, the steps used, and a warning for each damaged checkpoint. Integer tensors (counters) are not
-    averaged but taken from the best step.
+    averaged; the best step's are used.
     """
     total: dict[str, Tensor] = {}
     first: Mapping[str, Tensor] = {}
@@ -209,8 +212,8 @@ def mean_of(
         try:
             tensors = load(folder_of(root, step)).tensors[group]
         except DamagedError as error:
-            if place < most:  # further checkpoints may have been pruned, which needs no warning
-                warnings.append(f"the final weights leave out step {step}, one of the best: {error.damage}")
+            if place < most:  # checkpoints after these may have been pruned, so they need no warning
+                warnings.append(f"the final weights do not include step {step}, one of the best: {error.damage}")
             continue
         used.append(step)
         first = first or tensors
@@ -221,7 +224,7 @@ def mean_of(
 
 
 def disk_is_full(error: BaseException) -> bool:
-    """Return True if the error means that the disk is full or a file reached the system's size limit."""
+    """Return True if the error means that the disk is full, or that a file has reached the system's size limit."""
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if isinstance(error, OSError):
         return error.errno in full

@@ -22,46 +22,46 @@ class OptimizerConfig(BaseModel):
     lr: PositiveFloat = 1e-4
     """Highest learning rate, reached at the end of the warm-up."""
     betas: tuple[PartialShare, PartialShare] = (0.9, 0.999)
-    """Decay of the running means of the gradient and of its square; not of sgd."""
+    """Decay rates of the running means of the gradient and of its square; unused by sgd."""
     eps: NotNegative = 1e-8
-    """Added to the denominator; not of sgd."""
+    """Small number that is added to the denominator; unused by sgd."""
     momentum: PartialShare = 0.9
     """Momentum of sgd."""
     weight_decay: NotNegative = 0.0
-    """Weight decay: decoupled for adamw, bert_adam and muon, L2 for adam and sgd."""
+    """Weight decay: decoupled for adamw, bert_adam and muon; L2 regularisation for adam and sgd."""
     decay_biases_and_norms: bool = False
-    """Whether biases and layer norms decay too."""
+    """Whether weight decay also applies to biases and layer norms."""
     lr_multipliers: dict[str, NotNegative] = Field(default_factory=dict)
-    """Multiples of the learning rate, by how the names of parameters begin."""
+    """Factors of the learning rate: {prefix of parameter names: factor}."""
 
     muon_params: tuple[str, ...] = ()
-    """How the names of the weights begin that muon trains; the others are trained by adamw."""
+    """Prefixes of the names of the weights that muon trains; adamw trains all others."""
 
     clip: PositiveFloat | None = None
-    """Greatest norm of all gradients together; null: not clipped."""
+    """Maximum norm of all gradients together; null: no clipping."""
     clip_each: PositiveFloat | None = None
-    """Greatest norm of each parameter's gradient (BERT's code); null: not clipped."""
+    """Maximum norm of each parameter's gradient (BERT's code); null: no clipping."""
     clip_value: PositiveFloat | None = None
-    """Greatest absolute value of each number of the gradients (TDEN's captioner); null: not clipped."""
+    """Maximum absolute value of each element of the gradients (TDEN's captioner); null: no clipping."""
 
     schedule: Literal["constant", "linear", "inverse_sqrt", "step", "cosine"] = "linear"
     """How the learning rate changes after the warm-up."""
     warmup_steps: Annotated[int, Field(ge=0)] | None = None
-    """Steps in which the learning rate rises to its highest value."""
+    """Number of steps in which the learning rate rises to its highest value."""
     warmup_share: PartialShare | None = None
     """Warm-up as a share of all steps, instead of warmup_steps."""
     warmup_from_zero: bool = False
     """Whether the first step has the learning rate 0, as in BERT's code."""
     milestones: tuple[PositiveInt, ...] = ()
-    """Steps after which the learning rate falls, of the step schedule."""
+    """Steps after which the learning rate falls; only for schedule=step."""
     decay_every: PositiveInt | None = None
-    """Steps between two falls of the learning rate, of the step schedule, instead of milestones."""
+    """Number of steps between two falls of the learning rate, instead of milestones; only for schedule=step."""
     gamma: PositiveFloat = 0.1
-    """What the learning rate is multiplied by at each fall of the step schedule."""
+    """Factor of the learning rate at each fall; only for schedule=step."""
     schedule_steps: PositiveInt | None = None
-    """Steps over which the learning rate rises and falls, where a run stops before or after; null: all of the run's."""
+    """Length of the schedule in steps, if it differs from the length of the run; null: the run's number of steps."""
     lr_times_batch: bool = False
-    """Whether lr is that of a batch of one and is multiplied by the batch (VL-BERT's code)."""
+    """Whether lr is the learning rate per sample, which is multiplied by the batch size (VL-BERT's code)."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -85,51 +85,51 @@ class TrainingConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     steps: Annotated[int, Field(gt=0, le=10**12)]  # with more steps, the end date of the progress bar overflows
-    """Optimizer steps of the run."""
+    """Number of optimizer steps of the run."""
     epochs: PositiveFloat | None = None
-    """Passes over the training samples, from which steps is computed before a run; null: steps is the length."""
+    """Passes over the training samples, from which the number of steps is computed; null: steps is the length."""
     batch: PositiveInt
-    """Samples of one step, over all processes."""
+    """Number of samples per step, over all processes."""
     micro_batch: PositiveInt | Literal["auto"] | None = None
-    """Samples of one forward pass at most, to save memory, before objectives make several of one (wrong pairs,
-    choices); null: the whole batch; auto: as many as a GPU's memory takes, tried before the first step (elsewhere the
-    whole batch)."""
+    """Maximum number of samples per forward pass, to save memory. Samples that objectives add (mismatched pairs,
+    choices) do not count. null: the whole batch; auto: as many as fit into the GPU's memory, found by trial before the
+    first step (without a GPU: the whole batch)."""
     seed: Seed = 0
-    """Seed of the first weights, the order of the data and all that is drawn in training."""
+    """Seed of the initial weights, of the order of the data, and of all random numbers in training."""
     device: str = "auto"
     """Device: auto, cpu, cuda or cuda:N."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Precision of forward passes, in training and validation; auto: bf16 where the device gains by it,
-    a CPU with batches and widths that are large enough."""
+    """Precision of forward passes, in training and validation. auto: bf16 if it is faster on the device; on a CPU this
+    also depends on the batch size and the model's width."""
     compile: bool = False
-    """Whether torch compiles the layers: the first steps take a minute, later ones on a GPU are faster."""
+    """Whether torch compiles the layers. The first steps then take a minute; later steps are faster on a GPU."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Threads of torch, at most 1024; null: torch's default."""
+    """Number of torch's threads, at most 1024; null: torch's default."""
     loading_threads: Annotated[int, Field(ge=0, le=1024)] = 1
-    """Threads that make batches ahead; 0: the training thread makes them."""
+    """Number of threads that prefetch batches; 0: the training thread makes them."""
     loading_processes: Annotated[int, Field(ge=0, le=1024)] | None = None
-    """Processes that make batches ahead instead of threads; null: on a GPU one for each two free cores, at most 8,
-    else none."""
+    """Number of processes that prefetch batches instead of threads; null: with a GPU, one per two free cores, at most
+    8; otherwise none."""
     distributed: Literal["ddp", "fsdp"] = "ddp"
-    """How processes share the model, under torchrun."""
+    """How the processes that torchrun starts share the model."""
 
     log_every: PositiveInt = 10
-    """Steps between two lines of metrics.jsonl."""
+    """Number of steps between two lines of metrics.jsonl."""
     tensorboard: bool = False
-    """Whether metrics are written for TensorBoard too."""
+    """Whether metrics are also written for TensorBoard."""
     checkpoint_every: PositiveInt = 500
-    """Steps between two checkpoints."""
+    """Number of steps between two checkpoints."""
     keep: PositiveInt = 2
-    """Latest checkpoints that are kept, in addition to the best."""
+    """Number of latest checkpoints that are kept, in addition to the best."""
 
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Decay of a running average of the weights, which is then what is saved; null: none."""
+    """Decay of an exponential moving average of the weights, which is then used and saved; null: no average."""
     validate_every: PositiveInt | None = None
-    """Steps between two validations; null: none."""
+    """Number of steps between two validations; null: no validation."""
     average_best: Annotated[int, Field(ge=0)] = 1
-    """Number of best checkpoints whose mean is the final weights; 1: the best; 0: the last, whatever the scores."""
+    """Number of best checkpoints whose weights are averaged to the final weights; 1: the best; 0: the last step."""
     patience: PositiveInt | None = None
-    """Validations without a rise after which the run stops; null: it runs to its end."""
+    """Number of validations without a better score after which the run stops; null: it does not stop early."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

@@ -1,7 +1,7 @@
 """A forward pass of an update as a module, which DDP or FSDP2 can wrap.
 
 `Pass.forward` takes the next item of the update's generator of losses. DDP and FSDP wrap `Pass` instead of the model,
-because objectives call heads outside the model's forward, and a step may leave heads unused.
+because objectives call heads outside the model's forward. Also, a step may leave heads unused.
 """
 
 import warnings
@@ -24,7 +24,7 @@ Reached = tuple[Tensor | None, Losses]  # (weighted sum for backward, detached l
 class Pass(nn.Module):
     """A module that runs the next pass of an update.
 
-    `scales` has a factor for each objective with targets in this micro-batch.
+    `scales`: the factor of each objective that has targets in this micro-batch.
     """
 
     def __init__(self, model: nn.Module, ranks: Ranks, precision: str) -> None:
@@ -36,7 +36,7 @@ class Pass(nn.Module):
             losses = next(passes, None)
         if losses is None:
             return None
-        # A loss without targets in this micro-batch may be NaN (a mean over nothing), so it is left out of the graph.
+        # A loss without targets in this micro-batch may be NaN (a mean over no values), so it is left out of the graph.
         terms = [loss * scales[name] for name, loss in losses.items() if name in scales]
         total = torch.stack([t.float() for t in terms]).sum() if terms else None
         return total, {name: loss.detach() for name, loss in losses.items()}
@@ -64,7 +64,7 @@ class PassRunner:
         return sums
 
     def settle(self) -> None:
-        """Finish the gradients of a pass. It is called after the last backward, before the optimizer's step."""
+        """Finish the gradients of a pass. Called after the last backward pass, before the optimizer's step."""
 
     def unsharded(self) -> AbstractContextManager[None]:
         """Return a context in which the model can be called directly, such as in validation."""
@@ -75,7 +75,8 @@ class Replicated(PassRunner):
     """DDP. `find_unused_parameters` is needed for heads that have no targets on a rank."""
 
     def __init__(self, joined: Pass) -> None:
-        # The warning is harmless: in channels_last, 1 x 1 convolutions have other strides for the same memory layout.
+        # The warning is harmless: in channels_last, 1 x 1 convolutions have different strides for the same memory
+        # layout.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
         # gradient_as_bucket_view saves a copy of the gradients.
         self.replicas = DistributedDataParallel(joined, find_unused_parameters=True, gradient_as_bucket_view=True)
@@ -89,7 +90,7 @@ class Replicated(PassRunner):
 class Sharded(PassRunner):
     """FSDP2.
 
-    Each member of a ModuleList, such as a transformer layer, is a group of its own. All other weights form the root
+    Each member of a ModuleList, such as a transformer layer, is a separate FSDP group. All other weights form the root
     group.
     """
 
@@ -113,7 +114,7 @@ class Sharded(PassRunner):
         self.root.set_requires_gradient_sync(last)
         sums = super().run(passes, scales, last)
         if sums is None:
-            self.root.reshard()  # without backward, FSDP does not reshard, and the next step would use outdated weights
+            self.root.reshard()  # without a backward pass, FSDP does not reshard: the next step would use old weights
         return sums
 
     def settle(self) -> None:
@@ -140,7 +141,7 @@ class Sharded(PassRunner):
 
 
 class _JoinedPass(Pass):
-    """A pass whose loss always supports backward, because every rank must take part in the gradient reduction."""
+    """A pass whose loss always has a backward pass, because every rank must take part in the gradient reduction."""
 
     def forward(self, passes: Iterator[Losses], scales: Mapping[str, float]) -> Reached | None:
         reached = super().forward(passes, scales)
@@ -152,8 +153,8 @@ class _JoinedPass(Pass):
 class _TouchingPass(Pass):
     """A pass in which every parameter of the root group gets a gradient, possibly zero.
 
-    FSDP2 does not reduce parameters without a gradient. If ranks left out different parameters, it would add up
-    gradients of different parameters.
+    FSDP2 does not reduce parameters without a gradient. If ranks left out different parameters, it would add gradients
+    of different parameters to each other.
     """
 
     def __init__(self, model: nn.Module, ranks: Ranks, precision: str) -> None:
@@ -223,7 +224,7 @@ def distribute(model: nn.Module, ranks: Ranks, kind: str, precision: str, compil
 
 
 def sync_buffers(model: nn.Module, ranks: Ranks) -> None:
-    """Copy rank 0's buffers, such as batch norm statistics, to all ranks. A resumed run has these values too."""
+    """Copy rank 0's buffers, such as batch norm statistics, to all ranks. A resumed run has the same values."""
     if ranks.world > 1:
         for buffer in model.buffers():
             distributed.broadcast(buffer, 0)

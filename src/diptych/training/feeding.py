@@ -1,6 +1,6 @@
 """Prefetch batches in threads or processes, and copy them to the device while it computes.
 
-A batch depends only on its place (step, micro-batch), so checkpoints need no loader state.
+A batch depends only on its (step, micro-batch), so checkpoints need no loader state.
 """
 
 from __future__ import annotations
@@ -32,11 +32,9 @@ Made = TypeVar("Made")
 def prefetched(
     make: Callable[[Place], Made], places: Iterable[Place], threads: int, waiting: int
 ) -> Iterator[Iterator[Made]]:
-    """Return a context with an iterator over `make(place)` of each place, in order.
+    """Return a context with an iterator over `make(place)` for each of `places`, in order.
 
-    Threads prefetch at most `waiting` results.
-
-    With `threads=0`, nothing is prefetched.
+    Threads prefetch at most `waiting` results. With `threads=0`, nothing is prefetched.
     """
     if threads == 0:
         yield map(make, places)
@@ -61,11 +59,11 @@ def prefetched(
 def from_processes(
     make: Callable[[Place], Made], places: Iterable[Place], processes: int, waiting: int, pinned: bool
 ) -> Iterator[Iterator[Made]]:
-    """Like `prefetched`, with worker processes.
+    """Like `prefetched`, with worker processes instead of threads.
 
     `make` is sent to each process once. Results come back in shared memory.
 
-    `pinned`: results are copied to page-locked memory, which a GPU can read asynchronously.
+    `pinned`: results are copied to page-locked memory, from which a GPU can copy asynchronously.
     """
     loader: Iterator[Made | DiptychError] = iter(
         DataLoader(
@@ -91,7 +89,7 @@ def from_processes(
                 if "worker" not in str(error) and "shared memory" not in str(error):
                     raise
                 raise TrainingError(
-                    f"a process that makes batches has ended ({str(error).splitlines()[0]}), perhaps because memory "
+                    f"a loader process has ended ({str(error).splitlines()[0]}), perhaps because memory "
                     "(or shared memory, /dev/shm) ran out; set training.loading_processes=0 to make batches in threads"
                 ) from error
             if isinstance(made, DiptychError):
@@ -109,9 +107,9 @@ def _begin(_: int) -> None:
 
 
 class _Made(Dataset[Any], Generic[Place, Made]):
-    """A data set that calls `make`.
+    """A data set whose items are results of `make`.
 
-    It returns a DiptychError instead of raising it, because DataLoader would change its message.
+    It returns a DiptychError instead of raising it, because DataLoader would change the error's message.
     """
 
     def __init__(self, make: Callable[[Place], Made]) -> None:
@@ -151,7 +149,7 @@ class BatchPart:
 
     batch: Any
     counts: Counts
-    left_out: dict[str, str]  # {record that could not be read: reason}, of the run so far
+    left_out: dict[str, str]  # {key of an unreadable record: reason}, of the run so far
     held: frozenset[str] = frozenset()  # objectives that would have targets if the batch were not idle
 
     @property
@@ -162,7 +160,7 @@ class BatchPart:
     def scaled(self, scales: Mapping[str, float]) -> Counts:
         """Return the factor of each loss of this micro-batch. For an idle batch it is 0.
 
-        Backward is run for an idle batch too, because every process must take part in the gradient reduction.
+        The backward pass also runs for an idle batch, because every process must take part in the gradient reduction.
         """
         return {name: 0.0 if name in self.held else scale for name, scale in scales.items()
                 if self.counts[name] or name in self.held}  # fmt: skip
@@ -193,7 +191,7 @@ class Maker:
 
 
 def by_step(parts: Iterator[BatchPart], count: int, ahead: bool) -> Iterator[tuple[list[BatchPart], BatchPart | None]]:
-    """Yield for each step its `count` micro-batches, and the first of the next step (None without `ahead`)."""
+    """Yield for each step its `count` micro-batches, and the first one of the next step (None if not `ahead`)."""
     following: BatchPart | None = None
     while first := following or next(parts, None):
         mine = [first, *islice(parts, count - 1)]
@@ -239,7 +237,10 @@ def _moved(batch: Any, device: torch.device) -> Any:
 def prefetched_parts(
     make: Maker, places: Iterable[tuple[int, int]], at_once: int, training: TrainingConfig, device: torch.device
 ) -> AbstractContextManager[Iterator[BatchPart]]:
-    """Return a context with an iterator over prefetched micro-batches. A step needs `at_once` of them on this rank."""
+    """Return a context with an iterator over prefetched micro-batches.
+
+    `at_once`: number of micro-batches per step and rank.
+    """
     world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if processes := loading_processes(training.loading_processes, device, os.cpu_count() or 1, world):
         unpinned = replace(make, pinned=False)  # memory that a worker pins is not pinned in this process
@@ -249,7 +250,10 @@ def prefetched_parts(
 
 
 def loading_processes(setting: int | None, device: torch.device, cores: int, world: int) -> int:
-    """Return the number of loader processes per rank. `setting` None: derived from `cores`, shared by `world` ranks."""
+    """Return the number of loader processes per rank.
+
+    `setting`: the number in the recipe. None: computed from `cores`, which `world` ranks share.
+    """
     if setting is not None:
         return setting
     return min(cores // (2 * world), MOST) if device.type == "cuda" else 0

@@ -2,7 +2,7 @@
 
 The checks run when an update is used for the first time.
 
-Only shapes are read, so a GPU need not be waited for. Errors name the objective or model and its package.
+They read only shapes, so they do not wait for the GPU. Errors name the objective or model and its package.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from diptych.core import Batch, States, Update
 from diptych.runtime.errors import ProtocolError
 from diptych.runtime.plugins import titled
 
-FIRST_STEPS = 8  # at least one of this many first steps must have targets
+FIRST_STEPS = 8  # at least one of the first 8 steps must have targets
 
 
 def check_losses(update: Update, losses: object, counts: Mapping[str, float]) -> None:
@@ -26,30 +26,30 @@ def check_losses(update: Update, losses: object, counts: Mapping[str, float]) ->
     for name, loss in losses.items():
         who = f"{titled(owners[name])}.loss (objective {name})" if name in owners else f"{titled(update)} ({name})"
         if not isinstance(loss, Tensor) or loss.ndim:
-            raise ProtocolError(f"{who} returned {described(loss)}, expected one number: a tensor of shape ()")
+            raise ProtocolError(f"{who} returned {described(loss)}, expected a scalar: a tensor of shape ()")
     learnt = {name: loss for name, loss in losses.items() if counts.get(name) and update.weights.get(name, 1)}
-    for name in learnt.keys() & owners:  # other items are only logged, such as rewards
+    for name in learnt.keys() & owners:  # other items, such as rewards, are only logged
         if not learnt[name].requires_grad:
             raise ProtocolError(
-                f"{titled(owners[name])}.loss (objective {name}) returned a loss without a gradient, so nothing would "
-                "be learnt from it; compute it from the model's states without detach() and no_grad()"
+                f"{titled(owners[name])}.loss (objective {name}) returned a loss without a gradient, so it would "
+                "train nothing; compute it from the model's states without detach() and no_grad()"
             )
     if learnt and not any(loss.requires_grad for loss in learnt.values()):
-        raise ProtocolError(f"{titled(update)} yielded no loss with a gradient, so nothing would be learnt")
+        raise ProtocolError(f"{titled(update)} yielded no loss with a gradient, so nothing would be trained")
 
 
 def raise_without_targets(update: Update, steps: int) -> None:
     """Raise ProtocolError because a plugin's objectives had no targets in the first `steps` steps.
 
-    It does nothing for Diptych's own objectives: there the data can be the cause, such as expressions that no region
-    matches.
+    It does nothing for Diptych's own objectives. For them, the data can be the cause, such as expressions that match no
+    region.
     """
     objectives = [one for one in getattr(update, "objectives", ()) if not type(one).__module__.startswith("diptych.")]
     if not objectives:
         return
     names = ", ".join(f"{titled(one)} ({one.name})" for one in objectives)
     raise ProtocolError(
-        f"the first {steps} steps have no targets: `count` returned 0 for all samples, so nothing would be learnt; "
+        f"the first {steps} steps have no targets: `count` returned 0 for all samples, so nothing would be trained; "
         f"correct `prepare` or `count` of {names}, or raise training.batch"
     )
 
@@ -65,7 +65,7 @@ def checked_states(model: nn.Module) -> Iterator[None]:
 
 
 def _check_states(model: nn.Module, given: tuple[Any, ...], states: object) -> None:
-    """Raise ProtocolError if the shapes of states do not match the batch. It is a forward hook of the model."""
+    """Raise ProtocolError if the shapes of states do not match the batch. This is a forward hook of the model."""
     if not given or not isinstance(batch := given[0], Batch):
         return
     if not isinstance(states, States):

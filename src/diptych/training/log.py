@@ -18,8 +18,8 @@ from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.progress import SPARSE_SECONDS, NotebookBar, time_left, training_bar
 
 METRICS = "metrics.jsonl"
-SMOOTHED = 20  # the progress bar shows the mean losses of this many logged steps
-MOST_STEPS, MOST_VALUE = 10**12, 1e100  # larger numbers in a log are treated as damage
+SMOOTHED = 20  # number of logged steps over which the progress bar averages losses
+MOST_STEPS, MOST_VALUE = 10**12, 1e100  # a line with larger numbers is treated as damaged
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class LogLine:
     """A line of the log: the numbers of a step."""
 
     step: int  # number of steps done
-    # The last value of each loss since the previous line, because objectives may alternate. "objective/2" is a second
-    # pass. Rewards and caption lengths are included.
+    # The latest value of each loss since the previous line, because objectives may alternate. "objective/2" is the loss
+    # of a second pass. Rewards and caption lengths are included.
     losses: dict[str, float]
     total: float  # weighted sum of the losses of this step
     lr: float
@@ -98,9 +98,9 @@ class Log:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def sync(self) -> None:
-        """Flush the log to the disk.
+        """Write the log to the disk with fsync.
 
-        It is called before a checkpoint is saved, so that the log never ends before the checkpoint's step.
+        This is called before a checkpoint is saved, so that the log never ends before the checkpoint's step.
         """
         self.file.flush()
         os.fsync(self.file.fileno())

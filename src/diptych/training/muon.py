@@ -1,9 +1,9 @@
 """Muon: an optimizer that orthogonalises the updates of weight matrices. Other parameters use AdamW.
 
 It follows Keller Jordan, "Muon: an optimizer for hidden layers in neural networks" (2024). After Nesterov momentum,
-five Newton-Schulz iterations bring all singular values near 1. Updates are scaled as in "Muon is scalable for LLM
-training" (arXiv 2502.16982, Eq. 4), so that AdamW's learning rates and weight decay can be kept. With it, the Storybook
-detector needs half as many steps.
+five Newton-Schulz iterations bring all singular values of the update close to 1. Updates are scaled as in "Muon is
+scalable for LLM training" (arXiv 2502.16982, Eq. 4), so that AdamW's learning rates and weight decay can be kept. With
+it, the Storybook detector needs half as many steps.
 """
 
 import math
@@ -38,7 +38,7 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         assert closure is None
-        # load_state_dict replaces these objects, so AdamW gets them anew in each step.
+        # load_state_dict replaces these objects, so they are passed to AdamW in each step.
         self._adamw.param_groups = [group for group in self.param_groups if not group[ORTHOGONAL]]
         self._adamw.state = self.state
         self._adamw.step()
@@ -58,7 +58,7 @@ class Muon(torch.optim.Optimizer):
                 weight.sub_(place(step, weight, everywhere=True), alpha=group["lr"] * 0.2 * columns**0.5)
 
     def _moved(self, weight: Tensor, gradient: Tensor) -> Tensor:
-        """Update the momentum and return the gradient with Nesterov momentum."""
+        """Update the momentum, and return the gradient with Nesterov momentum."""
         if not self.state[weight]:
             self.state[weight]["momentum"] = torch.zeros_like(weight)
         momentum: Tensor = self.state[weight]["momentum"].lerp_(gradient, 1 - MOMENTUM)
@@ -68,7 +68,7 @@ class Muon(torch.optim.Optimizer):
 def shared(matrices: list[Tensor]) -> list[Tensor]:
     """Orthogonalise matrices that all processes have.
 
-    Each process computes some of them, and all gather the results.
+    Each process computes some of the results, then all processes gather them.
     """
     world = distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
     if world == 1:
@@ -91,7 +91,7 @@ def _by_batches(matrices: list[Tensor]) -> list[Tensor]:
 
 
 def orthogonalised(wide: Float[Tensor, "N r c"]) -> Float[Tensor, "N r c"]:
-    """Approximate U V' of each matrix U S V', with singular values between 0.7 and 1.2. Needs r <= c.
+    """Approximate U V' of each matrix U S V'. The results have singular values between 0.7 and 1.2. Needs r <= c.
 
     Each iteration multiplies from the left by a polynomial of the Gram matrix (r x r). These factors commute, so their
     product is computed first and applied to the wide matrix once.

@@ -20,8 +20,8 @@ LATE = 1e12  # at this step number, 1 - beta ** step rounds to 1
 class BertAdam(torch.optim.Optimizer):
     """Adam as in BERT's code: no bias correction, eps outside the square root, decoupled weight decay.
 
-    Without bias correction, the first steps are about 3 times as large as Adam's (betas .9 and .999), so BERT needs
-    warm-up. This class calls torch's fused AdamW with a step number (LATE) at which the correction is 1.
+    Without bias correction, the first steps are about 3 times as large as Adam's (with betas 0.9 and 0.999). So BERT
+    needs warm-up. This class calls torch's fused AdamW with a step number (LATE) at which the correction is 1.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ def highest_rate(config: OptimizerConfig, batch: int) -> float:
 def _factor(config: OptimizerConfig, step: int, steps: int) -> float:
     """Return the factor of the highest learning rate, 0 to 1.
 
-    It is not 0 in the first step (unless `warmup_from_zero`) or the last step, because a step with rate 0 changes
-    nothing.
+    The factor is above 0 in the last step, and in the first step unless `warmup_from_zero`. A step with learning rate 0
+    would change nothing.
     """
     warmup = config.warmup_steps if config.warmup_steps is not None else round((config.warmup_share or 0) * steps)
     if step < warmup:
@@ -93,7 +93,7 @@ def _factor(config: OptimizerConfig, step: int, steps: int) -> float:
 def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, Any]]:
     """Group trainable parameters by (multiplier, weight decay, Muon or not).
 
-    Raises RecipeError if a prefix matches no parameter.
+    Raises RecipeError if a prefix matches no parameter, or if all parameters are frozen.
     """
     bare = set() if config.decay_biases_and_norms else _biases_and_norms(module)
     names = [name for name, p in module.named_parameters() if p.requires_grad]
@@ -143,8 +143,8 @@ def build_optimizer(module: nn.Module, config: OptimizerConfig, device: torch.de
     if config.kind == "muon":
         return Muon(groups, config.lr, config.betas, config.eps, config.weight_decay)
     if config.kind == "sgd":
-        # Not fused: torch's (2.15) fused SGD does not support sharded weights (FSDP), nor groups in which some weights
-        # have no momentum yet.
+        # Not fused: the fused SGD of torch 2.15 does not support sharded weights (FSDP), or groups in which some
+        # weights have no momentum yet.
         return torch.optim.SGD(groups, config.lr, momentum=config.momentum)
     kind = torch.optim.AdamW if config.kind == "adamw" else torch.optim.Adam
     return kind(groups, config.lr, betas=config.betas, eps=config.eps, fused=fused)
@@ -162,7 +162,7 @@ def clip(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> Float[T
         return torch.zeros(())
     norms = plain(torch.stack(torch._foreach_norm(gradients)))
     norm: Tensor = torch.linalg.vector_norm(norms)
-    # clip_grads_with_norm_ takes parameters, not gradients. The 1e-6 is as in torch and BERT.
+    # clip_grads_with_norm_ takes parameters, not gradients. The 1e-6 is the same as in torch and BERT.
     if config.clip is not None:
         torch._foreach_mul_(gradients, torch.clamp(config.clip / (norm + 1e-6), max=1.0))
     elif config.clip_each is not None:

@@ -19,7 +19,7 @@ from diptych.runtime.processes import torchrun_processes
 
 
 def seed_part(*place: int) -> None:
-    """Seed torch from `place`: (seed, step, pass, micro-batch). Dropout then depends on nothing else."""
+    """Seed torch from `place`: (seed, step, pass, micro-batch). Dropout then depends only on these numbers."""
     digest = hashlib.blake2b("/".join(map(str, place)).encode(), digest_size=8).digest()
     torch.manual_seed(int.from_bytes(digest, "big") >> 1)
 
@@ -37,7 +37,7 @@ class Ranks:
         return self.rank == 0
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        """Sum numbers over ranks, elementwise. It uses gloo if available and does not wait for a GPU."""
+        """Sum numbers over ranks, elementwise. If gloo is available, this does not wait for a GPU."""
         if self.world == 1:
             return list(numbers)
         device = "cpu" if "gloo" in str(distributed.get_backend_config()) else self.device
@@ -78,7 +78,7 @@ def leave(code: int) -> NoReturn:
 def join_ranks(device: torch.device) -> Iterator[Ranks]:
     """Join the ranks that torchrun started, or make a single rank.
 
-    An existing process group is used and not destroyed.
+    If a process group already exists, it is used, and not destroyed afterwards.
     """
     if distributed.is_available() and distributed.is_initialized():
         yield Ranks(distributed.get_rank(), distributed.get_world_size(), device)
@@ -102,7 +102,7 @@ def join_ranks(device: torch.device) -> Iterator[Ranks]:
 
 def _form(device: torch.device) -> None:
     """Create the process group in a thread, because torch blocks signals while it waits. Raises TrainingError."""
-    # gloo in addition to nccl, so that CPU tensors and objects are gathered without the GPU.
+    # gloo is added to nccl, so that CPU tensors and objects are gathered without the GPU.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     formed: Future[None] = Future()
 
@@ -125,6 +125,6 @@ def _form(device: torch.device) -> None:
     except (RuntimeError, ValueError) as error:
         at = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise TrainingError(
-            f"the processes of this run have not connected at {at} ({first_line(error)}); check that all were "
+            f"the processes of this run did not connect at {at} ({first_line(error)}); check that all were "
             "started, that this is the address of the first one, and that no other program uses the port"
         ) from error

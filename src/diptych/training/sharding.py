@@ -4,7 +4,7 @@ from torch import Tensor
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Return True for a DTensor. It is recognised by a method, because importing the class takes two seconds."""
+    """Return True for a DTensor. A method is looked up instead of the class, whose import takes two seconds."""
     return hasattr(tensor, "full_tensor")
 
 
@@ -16,7 +16,7 @@ def plain(tensor: Tensor) -> Tensor:
 def place(value: Tensor, like: Tensor, *, everywhere: bool = False) -> Tensor:
     """Move a complete tensor to the device of `like`, and shard it if `like` is sharded.
 
-    `everywhere`: all processes have the tensor, so rank 0 need not send it.
+    `everywhere`: True if all processes have the tensor, so that rank 0 need not send it.
     """
     value = value.to(like.device)
     if not is_sharded(like):

@@ -24,7 +24,7 @@ from diptych.training.stopping import StopRequest
 
 @dataclass
 class StepReport:
-    """The numbers of one step, the same on every rank."""
+    """The numbers of one step, which are the same on every rank."""
 
     losses: dict[str, float] = field(default_factory=dict)  # mean loss per target; "objective/2" is a second pass
     total: float = 0.0
@@ -35,13 +35,13 @@ class StepReport:
 
 @dataclass
 class PendingPass:
-    """The numbers of a pass, which may not have arrived from the GPU yet."""
+    """The numbers of a pass. They may not have arrived from the GPU yet."""
 
     place: str
     names: list[str]
     losses: list[str]  # names of the objectives with a loss in this pass
     keys: list[list[str]]  # keys of the records of each micro-batch of this rank
-    numbers: Float[Tensor, "n"]  # losses, ranks that stop, gradient norm; then this rank's losses
+    numbers: Float[Tensor, "n"]  # losses, number of ranks that stop, gradient norm; then this rank's losses
     there: torch.cuda.Event | None = None  # None: the numbers have arrived
 
     def read(self) -> tuple[Counts, bool, float]:
@@ -123,8 +123,8 @@ class Stepper:
 
         Meanwhile `following`, the first micro-batch of the next step, is copied to the device.
 
-        Messages and logs count steps from 1. Raises TrainingError for a loss or gradient that is not finite, before
-        weights change; with `late`, `PendingStep.read` raises it.
+        Messages and logs count steps from 1. If a loss or gradient is not finite, this raises TrainingError before
+        weights change. With `late`, `PendingStep.read` raises it instead.
         """
         self.module.train()
         update = self.updates.at(step)
@@ -135,7 +135,8 @@ class Stepper:
             self.targets.append(any(counts.values()) or any(part.held for part in parts))
             if len(self.targets) == first and not any(self.targets):
                 raise_without_targets(update, first)
-        # DDP averages gradients over ranks. The factor `world` makes this a sum, which is divided by the total count.
+        # DDP averages gradients over ranks. The factor `world` turns the mean into a sum, which is divided by the total
+        # count.
         scales = {n: weights[n] * self.ranks.world / counts[n] for n in names if counts[n] > 0}
         factors = [part.scaled(scales) for part in parts]
         passes = self._passes(update, parts, following)
@@ -160,11 +161,11 @@ class Stepper:
         return pending
 
     def trial(self) -> None:
-        """Run a forward and a backward pass to find out if a micro-batch fits into memory.
+        """Run a forward and a backward pass to find out whether a micro-batch fits into memory.
 
         Weights and buffers are not changed.
 
-        The trial also allocates two numbers per weight, which an optimizer needs.
+        The trial also allocates two numbers per weight, like the state of an optimizer.
         """
         part, update = self.maker((0, self.ranks.rank)), self.updates.at(0)
         state = [torch.empty_like(weight) for weight in self.module.parameters() for _ in range(2)]
@@ -197,7 +198,7 @@ class Stepper:
     def _losses(self, update: Update, part: BatchPart) -> Iterator[Losses]:
         """Yield the losses of a micro-batch, one item per pass.
 
-        They are checked if the update runs for the first time.
+        When the update runs for the first time, the losses are checked.
         """
         passes = update.losses(self.module, self.sender.arrived(part))
         if any(one is update for one in self.checked):
@@ -221,7 +222,7 @@ class Stepper:
             seed_part(self.training.seed, step, turn, self.mine[index])
             sums = self.distributed.run(one, scales[index], last=index == len(parts) - 1)
             if sums is None:
-                # The generators are finished outside of DDP, which would wait for a backward.
+                # The generators are finished outside of DDP, because DDP would wait for a backward pass.
                 assert not done, "parts with different numbers of passes"
                 assert not any(next(p, None) for p in passes), "parts with different numbers of passes"
                 return None

@@ -8,7 +8,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-ONE = 5.0  # seconds in which several SIGTERMs count as one: batch systems and uv may both send it to a process
+ONE = 5.0  # seconds within which several SIGTERMs count as one: a batch system and uv may each send one
 
 
 class StopRequest:
@@ -23,7 +23,7 @@ class StopRequest:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # Python allows handlers only in it
+        if threading.current_thread() is threading.main_thread():  # Python allows signal handlers only in this thread
             self._before = {s: signal.signal(s, self._note) for s in SIGNALS}
         return self
 

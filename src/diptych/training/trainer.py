@@ -1,4 +1,4 @@
-"""The training loop. It trains any module with updates and batches, and knows nothing about images or texts.
+"""The training loop. It trains any module with updates and batches, and does not depend on images or texts.
 
 The data, update and dropout of a micro-batch depend only on (seed, step, micro-batch). So checkpoints need no random
 state, and a resumed run gives the same result as an uninterrupted run. A sample's masking does not depend on its
@@ -54,8 +54,8 @@ class Validation:
 class Result:
     """The result of a run: the final weights and the validation scores.
 
-    The final weights are the best step's, the mean of the best steps', the EMA, or the last step's. With FSDP2 they are
-    only in the file `weights`; otherwise they are also in the module.
+    The final weights are those of the best step, the mean over the best steps, the EMA, or those of the last step. With
+    FSDP2 they are only in the file `weights`; otherwise they are also in the module.
     """
 
     weights: Path
@@ -86,8 +86,8 @@ def train(
     `validate(module, step)` returns scores; training maximises the value named `score`. Resuming requires the same
     `fingerprint`, such as a hash of the recipe. `begin` is called after all checks, before files are written. `on_log`
     is called on the first rank with each log line (`flat_line`); if it returns False, the run ends. The caller's number
-    of threads and random state are not changed. Raises Stopped after SIGTERM or Ctrl-C, and TrainingError,
-    CheckpointError or RecipeError.
+    of threads and random state are not changed. Raises Stopped after SIGTERM or Ctrl-C. Raises TrainingError,
+    CheckpointError or RecipeError if the run fails.
     """
     if (training.validate_every is not None) != (validate is not None and score is not None):
         raise RecipeError("`training.validate_every`, `validate` and `score` belong together: pass all or none")
@@ -106,7 +106,7 @@ def train(
 
 @dataclass
 class TrainerRun:
-    """The state and loop of a run on one rank."""
+    """The state and the loop of a run, on one rank."""
 
     module: nn.Module
     config: OptimizerConfig
@@ -120,7 +120,7 @@ class TrainerRun:
     step: int = 0  # number of steps done
     saved: int = 0  # step of the last checkpoint
     history: list[Validation] = field(default_factory=list)
-    losses: dict[str, float] = field(default_factory=dict)  # last value of each loss since the previous log line
+    losses: dict[str, float] = field(default_factory=dict)  # latest value of each loss since the previous log line
     unread: list[PendingStep] = field(default_factory=list)
     ended: bool = False  # True: `on_log` ended the run
 
@@ -129,7 +129,7 @@ class TrainerRun:
         training, ranks = self.training, self.ranks
         if (parts := training.accumulation(ranks.world) * ranks.world) > training.batch:
             raise RecipeError(f"training.batch={training.batch} is less than {parts} micro-batches per step: raise it")
-        # Ranks on different processors could choose differently, so the first rank's choice is used.
+        # Ranks on different processors could choose different precisions, so the first rank's choice is used.
         self.precision: Precision = ranks.from_first(chosen_precision(training, self.module, ranks.device))
         self.distributed = distribute(self.module, ranks, training.distributed, self.precision, training.compile)
         self.optimizer = build_optimizer(self.module, self.config, ranks.device)
@@ -188,7 +188,7 @@ class TrainerRun:
         while not self._finished():
             rate = learning_rate(self.config, self.step, self.training.steps, self.training.batch)
             mine, following = next(of_steps)
-            for part in mine:  # collects unreadable records that loader processes found
+            for part in mine:  # collect the unreadable records that loader processes found
                 getattr(self.stepper.batches, "corrupt", {}).update(part.left_out)
             try:
                 self.unread.append(self.stepper.run(self.step, mine, rate, following))
@@ -219,7 +219,7 @@ class TrainerRun:
                 )
 
     def _read(self, all_of_it: bool) -> StepReport:
-        """Read the numbers of finished steps, with `all_of_it` also of the current step. Return the last report."""
+        """Read the numbers of finished steps (with `all_of_it`, of the current step too). Return the latest report."""
         report = StepReport()
         while len(self.unread) > (self.stepper.late and not all_of_it):
             report = self.unread.pop(0).read()
@@ -257,7 +257,7 @@ class TrainerRun:
     def _ranking(self) -> list[Validation]:
         """Return the validations, best first.
 
-        Of validations with equal scores, the earliest is first: it is less overfitted to the validation set.
+        Of validations with equal scores, the earliest comes first, because later weights are more overfitted.
         """
 
         def badness(validation: Validation) -> tuple[float, int]:
@@ -295,7 +295,7 @@ class TrainerRun:
         self.saved = self.step
 
     def _on_first(self, write: Callable[[], None]) -> None:
-        """Call `write` on the first rank while the others wait. If it raises TrainingError, all ranks raise it."""
+        """Call `write` on the first rank; the others wait. If it raises TrainingError, all ranks raise this error."""
         trouble = None
         try:
             if self.ranks.first:
@@ -390,9 +390,9 @@ class TrainerRun:
             rate += f" = {config.lr:g} x batch {training.batch}"
         start = "" if resumed_from is None else f", resuming after step {resumed_from}"
         if self._gave_up():
-            start += f", where it gave up ({counted(training.patience or 0, 'validations')} without a rise; "
+            start += f", where it stopped ({counted(training.patience or 0, 'validations')} without a better score; "
             start += "raise training.patience)"
-        parts = f" in {self.stepper.parts} parts" if self.stepper.parts > 1 else ""
+        parts = f" in {self.stepper.parts} micro-batches" if self.stepper.parts > 1 else ""
         return (
             f"{config.kind}, {rate}, {config.schedule}; {counted(training.steps, 'steps')} of "
             f"{counted(training.batch, 'samples')}{parts}, {self.precision} on {self.ranks.device}{start}"

@@ -19,7 +19,7 @@ from diptych.runtime.files import bytes_of
 TAR, ZIP = ".tar", ".zip"
 BESIDE = "+"
 MOST_BYTES = 256 * 2**20  # size limit of one image in an archive
-UNCLEAR = -1  # offset of a zip's member that occurs twice, with different contents
+UNCLEAR = -1  # offset that marks a zip's member which occurs twice with different contents
 KEPT = 32  # number of archives whose lists of members are cached
 
 
@@ -59,9 +59,9 @@ def is_there(name: Path | str) -> bool:
 
 
 def content(path: Path) -> Path | io.BytesIO:
-    """Return what Pillow can open: the path, or the content of an archive's member.
+    """Return an object that Pillow can open: the path, or the content of an archive's member.
 
-    Raises FileNotFoundError, DataError.
+    Raises FileNotFoundError if the member is missing, and DataError if it cannot be read.
     """
     inside = archive_of(path)
     return path if inside is None else io.BytesIO(read_member(*inside))
@@ -84,12 +84,12 @@ def members(archive: Path) -> dict[str, tuple[int, int]]:
 def _member(archive: Path, name: str) -> tuple[int, int] | None:
     entry = members(archive).get(name)
     if entry is not None and entry[0] == UNCLEAR:
-        raise DataError(f"{archive}: found {name} twice, with different contents, expected it once; make the zip again")
+        raise DataError(f"{archive}: found {name} twice with different contents, expected once; make the zip again")
     return entry
 
 
 def damaged_members(archive: Path) -> list[str]:
-    """Return a message for each damaged or cut part of a tar. All other members can still be read."""
+    """Return a message for each damaged or truncated member of a tar. All other members can still be read."""
     status = archive.stat()
     return _members(archive, status.st_mtime_ns, status.st_size)[1]
 
@@ -104,7 +104,7 @@ def _members(archive: Path, _changed: int, size: int) -> tuple[dict[str, tuple[i
             twice = [one[0] for one in listed if last[one[0]] != one]
             return {name: (0, size) for name, _, size in listed} | dict.fromkeys(twice, (UNCLEAR, 0)), []
         entries, damaged, twice = _of_tar(archive, size, pass_over=False)
-        if damaged:  # tarfile finds no member after a damaged header
+        if damaged:  # tarfile stops at a damaged header, so search for members after it
             entries, _, twice = _of_tar(archive, size, pass_over=True)
         damaged += [f"{archive}: {name} occurs twice, and the last one is read; remove one" for name in twice]
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
@@ -138,10 +138,10 @@ def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[
 
 
 def text_keys(images: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
-    """Return for each image the key of its text file. Keys are names without endings, such as `7` for 7.jpg and 7.txt.
+    """Return {image: key of its text file}. Keys are names without endings, such as `7` for 7.jpg and 7.txt.
 
-    Names with more dots (7.input.jpg, 7.outputs.txt) match if their parts before the first dot are equal, which is
-    WebDataset's rule. Only one image and one text may have the same first part.
+    Names with more dots (7.input.jpg, 7.outputs.txt) match if their parts before the first dot are equal, as in
+    WebDataset. Only one image and one text may have the same first part.
     """
     images, texts = list(images), set(texts)
     keys = {key: key for key in images if key in texts}
@@ -163,7 +163,7 @@ def read_member(archive: Path, name: str) -> bytes:
     try:
         if archive.suffix.lower() == ZIP:
             with zipfile.ZipFile(archive) as opened:
-                if opened.getinfo(name).compress_type == zipfile.ZIP_LZMA:  # LZMA's header may demand 4 GiB of memory
+                if opened.getinfo(name).compress_type == zipfile.ZIP_LZMA:  # an LZMA header may request 4 GiB of memory
                     raise DataError(f"{archive}: {name} is compressed with LZMA; make the zip again with deflate")
                 return opened.read(name)
         with archive.open("rb") as file:

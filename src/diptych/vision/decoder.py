@@ -1,6 +1,6 @@
 """Decode image files in separate processes, which have a deadline and a memory limit.
 
-The limits are needed for hostile files: a progressive JPEG of 350 kB took 12.7 s to decode. vision/limited.py starts
+Hostile files make the limits necessary: a progressive JPEG of 350 kB took 12.7 s to decode. vision/limited.py starts
 and ends the processes (`python -m diptych.vision.decoder`).
 """
 
@@ -29,8 +29,8 @@ class Decoders:
     """A pool of decoding processes. A process is started when it is needed, or to replace one that was ended.
 
     Args:
-        processes: largest number of processes. Each decodes one image at a time; further calls wait.
-        seconds: CPU time per image, after which the process is ended. The limit of elapsed time is ten times as long.
+        processes: maximum number of processes. Each decodes one image at a time; further calls wait.
+        seconds: limit of CPU time per image. The process is then ended. The limit of elapsed time is ten times as long.
         memory: limit of address space per process, in bytes. An image of MOST_PIXELS with 16 bits needs 2 GiB.
         nice: Unix niceness of the processes, 0 to 19; 19 is the lowest priority.
     """
@@ -42,7 +42,7 @@ class Decoders:
     def open(self, path: Path) -> Pixels:
         """Read an image file like `open_pixels`, as uint8 (H, W, 3).
 
-        Raises DataError, also if the limits are exceeded.
+        Raises DataError if the file cannot be read, or if a limit is exceeded.
         """
         folder = "/" if path.is_absolute() else os.getcwd()
         return self._ask({"path": str(path), "folder": folder, "name": str(path)})[0]

@@ -15,7 +15,7 @@ def image_fingerprint(pixels: Pixels) -> tuple[int, int, int]:
     A hash is a number from 0 to 2**64 - 1.
 
     The content hash is computed from the decoded pixels, so it does not depend on the file's name, lossless format or
-    metadata. Near copies, such as a resized image or a new JPEG of it, have difference hashes that differ in a few
+    metadata. Near copies, such as a resized or newly compressed image, have difference hashes that differ in a few
     bits.
     """
     content = hashlib.sha256(repr(pixels.shape).encode())

@@ -19,22 +19,22 @@ from diptych.runtime.files import bytes_of, write_atomically
 from diptych.vision.archives import beside, content
 
 ENDINGS = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
-# Pillow's names of these formats. Its readers of other formats are not used, because some start programs.
+# Pillow's names of the accepted formats. Pillow's readers of other formats are not used, because some start programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 ORIENTATION = 0x0112  # EXIF's orientation tag; values 5 to 8 swap width and height
 TEXTS = frozenset((b"tEXt", b"zTXt", b"iTXt", b"iCCP"))  # PNG chunks with text or a colour profile
 ORIENTING = (b"XML:com.adobe.xmp\0\0", b"Raw profile type ")  # first bytes of texts that may state the orientation
-SHORT_TEXT = 1_000  # in bytes; a text this short unpacks to less than 1 MB
+SHORT_TEXT = 1_000  # in bytes; a shorter compressed text unpacks to less than 1 MB
 T = TypeVar("T")
 Pixels: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
 MOST_PIXELS = 64_000_000  # 8000 x 8000 pixels take 200 MB; a larger image is probably a mistake or an attack
 SMALLEST_SIDE = 4
-BEYOND = 0.2  # boxes that reach further out than this share of the image may be corners, or for another image size
-ALIKE = 0.02  # relative difference up to which two aspect ratios count as the same image, resized
-USUAL_SCANS = 16  # scans of a progressive JPEG: encoders write about 10, and each may cost as much as a whole image
-TEXT_COST = 64  # reading a pixel written as digits (PPM's P1 to P3) takes as long as reading 64 others
+BEYOND = 0.2  # boxes that exceed the image by a larger share may be corners, or belong to another image size
+ALIKE = 0.02  # maximum relative difference of the aspect ratios of an image and of its resized version
+USUAL_SCANS = 16  # scans of a progressive JPEG; encoders write about 10, and each may cost as much as a whole image
+TEXT_COST = 64  # reading a pixel written as digits (PPM's P1 to P3) takes as long as reading 64 binary pixels
 TILE_WIDTH, TILE_LENGTH, SAMPLE_BITS, SAMPLE_FORMAT, WHITE = 322, 323, 258, 339, 262  # tags of a TIFF
-# Pillow's names of a PNG's pixels -> factor, and bits to drop, which lead from their values to 8 bits
+# Pillow's name of a PNG's pixel format -> (factor, number of dropped bits) that convert its values to 8 bits
 KEYS = {"L;2": (85, 0), "L;4": (17, 0), "RGB;16B": (1, 8)}
 PNG = b"\x89PNG\r\n\x1a\n"  # first bytes of a PNG
 START_OF_SCAN = b"\xff\xda"  # a marker in JPEG files
@@ -51,11 +51,11 @@ class TooManyPixels(DataError):
 def open_pixels(path: Path) -> Pixels:
     """Read an image file as uint8 (H, W, 3).
 
-    EXIF's orientation is applied, transparent pixels are put on white, and 16 bits are scaled to 8. Of an animation,
-    the first frame is read.
+    EXIF's orientation is applied, transparent pixels are blended with white, and 16 bits are scaled to 8. For an
+    animation, the first frame is read.
 
     The path may be inside an archive, or name two images side by side (`diptych.vision.archives`). Raises DataError for
-    a file that is missing, not an image, cut short, over MOST_PIXELS, or under 4 pixels wide or high.
+    a file that is missing, not an image, truncated, over MOST_PIXELS, or under 4 pixels wide or high.
     """
     if (two := beside(path)) is not None:
         return _side_by_side(*(open_pixels(one) for one in two))
@@ -73,7 +73,7 @@ def count_frames(file: bytes, name: str) -> int:
 
 
 def read_header(file: bytes, name: str) -> tuple[str, int, int]:
-    """Return the name of the format, such as JPEG, and width and height of the upright image in pixels.
+    """Return the name of the format, such as JPEG, and the width and height of the upright image in pixels.
 
     Raises DataError.
     """
@@ -89,7 +89,9 @@ def picture_size(path: Path) -> tuple[int, int]:
 
 
 def same_shape(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Return True if two sizes (width, height) have nearly the same ratio, as those of a resized image."""
+    """Return True if two sizes (width, height) have nearly the same aspect ratio, like an image and its resized
+    version.
+    """
     ratios = one[0] * other[1], one[1] * other[0]
     return abs(ratios[0] - ratios[1]) <= ALIKE * max(ratios)
 
@@ -131,7 +133,7 @@ def _upright(image: Image.Image) -> tuple[int, int]:
 
 
 def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
-    if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading a pipe or a device might never end
+    if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading from one of these might never end
         raise DataError(f"{path} is a pipe, a device or a socket; save its output to a file first")
     return _read(lambda: content(path), path, take, MOST_PIXELS)
 
@@ -144,12 +146,12 @@ def _read(
             return _taken(file(), path, take, most_pixels)
         except (DataError, FileNotFoundError, PermissionError, Image.DecompressionBombError):
             raise
-        except Exception:  # Pillow may refuse the text or profile of a PNG, which is not needed
+        except Exception:  # Pillow may reject the text or colour profile of a PNG, which is not needed
             if (plain := _without_texts(file())) is None:
                 raise
             return _taken(plain, path, take, most_pixels)
     except FileNotFoundError as error:
-        raise DataError(f"no image at {path}; check the name, and if it is relative, the folder") from error
+        raise DataError(f"no image at {path}; check the name, and for a relative path the current folder") from error
     except UnidentifiedImageError as error:
         raise UnknownFormat(f"{path} does not hold an image; pass one of {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
@@ -165,7 +167,7 @@ def _read(
 def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image], T], most_pixels: int | None) -> T:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns at half its limit of pixels; our limit is checked below
-        # Pass an open file, because Pillow maps a path into memory, which tears TIFFs that it then turns.
+        # Pass an open file. Given a path, Pillow maps the file into memory, and then damages TIFFs that it rotates.
         content = file.open("rb") if isinstance(file, Path) else file
         with content, Image.open(content, formats=FORMATS) as image:
             if image.format == "MPO":  # MPO: a camera's JPEG, followed by further views of the same scene
@@ -179,7 +181,7 @@ def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image],
 
 
 def _scale_key(image: Image.Image, times: int, shift: int) -> None:
-    """Scale the colour of transparent pixels like the pixels, which Pillow leaves as in the file."""
+    """Scale the colour key of transparent pixels by the same factor as the pixels. Pillow leaves it as in the file."""
     key = image.info.get("transparency")
     if isinstance(key, int):
         image.info["transparency"] = key * times >> shift
@@ -188,7 +190,7 @@ def _scale_key(image: Image.Image, times: int, shift: int) -> None:
 
 
 def _without_texts(file: Path | BytesIO) -> BytesIO | None:
-    """Return a PNG without its texts and colour profile. EXIF and XMP stay.
+    """Return a PNG without its texts and colour profile. EXIF and XMP are kept.
 
     Return None if there is nothing to remove.
     """
@@ -219,10 +221,10 @@ def to_pixels(image: Image.Image, tags: Mapping[int, Any] = MappingProxyType({})
 def _to_eight_bits(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     """Scale an image to 8 bits.
 
-    If the image has 16 bits or values above 255, white is 65,535 or a larger value in the image. Otherwise white is 1
-    if the values are fractions from 0 to 1, else 255; floats may be up to twice as large, and are cut. In a TIFF of 9
-    to 16 bits, white is the largest number of that size. A TIFF's tags also state whether integers have a sign, and
-    whether white is 0.
+    If the image has 16 bits or values above 255, white is 65,535, or the maximum of the image if that is larger.
+    Otherwise white is 1 for fractions from 0 to 1, and 255 for other values. Floats may be up to twice as large; they
+    are clipped. In a TIFF of 9 to 16 bits, white is the largest number of that size. A TIFF's tags also state whether
+    integers are signed, and whether white is 0.
     """
     array = np.asarray(image)
     signed = tags.get(SAMPLE_FORMAT, (1,))[0] == 2
@@ -230,7 +232,7 @@ def _to_eight_bits(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     values = (array.view(np.uint32) if unsigned else array).astype(np.float64)
     # Pillow's modes "I" and "F" do not define white, so the brightest pixel is white.
     most = values.max(initial=0, where=np.isfinite(values))
-    floats = image.mode == "F"  # resampling may have lifted some values above white
+    floats = image.mode == "F"  # resampling may have raised some values above white
     sixteen = image.mode.startswith("I;16") or most > (2 * 255 if floats else 255)
     top = max(65535.0, most) if sixteen else 1.0 if floats and most <= 2 else 255.0
     if not floats and 8 < (bits := tags.get(SAMPLE_BITS, (8,))[0]) <= 16:

@@ -3,8 +3,8 @@
 A thread inside a C library cannot be stopped, and a crash of the library ends the whole process. So the library runs in
 separate processes (`python -m MODULE`, which calls `answer`). A process reads requests from its standard input, one at
 a time: a line of JSON, then bytes. Its reply is a line of JSON, then the bytes of an array. An array of up to SHARED
-bytes is passed in shared memory instead. This array may consist of several arrays, joined; `parts` in the line of JSON
-then has their shapes and types. Replies are not trusted; they are checked like other inputs.
+bytes is passed in shared memory instead. The array may be the concatenation of several arrays; `parts` in the line of
+JSON then has their shapes and types. Replies are not trusted; they are checked like other inputs.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ PATIENCE = 10  # limit of elapsed time as a multiple of CPU time, because the ma
 MEMORY = 3 * 2**30  # limit of address space per process, in bytes
 IDLE = 0.5  # seconds
 PIPE = 2**20  # bytes
-SHARED = 2**24  # arrays of up to this many bytes go through shared memory, which saves a copy
-ALIGNED = 64  # in shared memory, each part begins at a multiple of this many bytes
-LONGEST = 2**16  # largest length of a line of JSON in a reply, in bytes
+SHARED = 2**24  # arrays of up to 16 MiB are passed in shared memory, which saves a copy
+ALIGNED = 64  # in shared memory, each part begins at a multiple of 64 bytes
+LONGEST = 2**16  # maximum length of a line of JSON in a reply, in bytes
 NUMBERS = re.compile(r"[<>|][fiub]\d{1,2}")  # numpy types that an array may have, such as <f4
 Values = dict[str, Any]
 Array = npt.NDArray[Any]
@@ -47,7 +47,7 @@ Reply = tuple[Values, Array | None]
 
 
 class Ended(Exception):
-    """Raised if a process ended before it replied. The message states why."""
+    """Raised if a process ended before it replied. The message states the reason."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class LimitedProcesses:
                 values, array = _exchanged(child, request, content)
                 error = self.errors[values["error"]](str(values["message"])) if "error" in values else None
                 self._idle.append(child)
-            except Exception:  # the process ended, or its reply does not have the form of `answer`
+            except Exception:  # the process ended, or its reply is not in the format of `answer`
                 raise Ended(self._why(_end(child))) from None
             except BaseException:  # interrupted during a reply, such as by Ctrl-C
                 _end(child)
@@ -139,7 +139,7 @@ def _file_in_memory() -> int:
 def _exchanged(child: _Child, request: Values, content: bytes) -> Reply:
     """Send a request to a process and return its reply.
 
-    Raises an exception of any type if the process has ended, or if its reply does not have the form of `answer`.
+    Raises an exception of any type if the process has ended, or if its reply is not in the format of `answer`.
     """
     to, back = cast("IO[bytes]", child.process.stdin), cast("IO[bytes]", child.process.stdout)
     to.write(json.dumps(request).encode() + b"\n")
@@ -198,7 +198,7 @@ class Room:
         self._memory, self._file = mmap.mmap(file, SHARED), file
 
     def make(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
-        """Return a new array for a reply. It is in shared memory if it is small enough."""
+        """Return a new array for a reply. A small enough array is in shared memory."""
         if math.prod(shape) * kind.itemsize > SHARED:
             return np.empty(shape, kind)
         return np.frombuffer(self._memory, kind, math.prod(shape)).reshape(shape)
@@ -226,7 +226,7 @@ def answer(make: Callable[[Values, IO[bytes], Room], Reply], rest: Callable[[], 
     room = Room(file)
     keep_some_freed_memory()
     os.nice(nice)
-    # Linux may give a session its own scheduling group, which has its own niceness.
+    # Linux may put a session into its own scheduling group, which has a separate niceness.
     with suppress(OSError), open("/proc/self/autogroup", "w") as group:
         group.write(str(nice))
     most = resource.getrlimit(resource.RLIMIT_AS)[1]

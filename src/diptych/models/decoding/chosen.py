@@ -1,4 +1,4 @@
-"""Combine decoding options of the user with those of a recipe."""
+"""Combine the user's decoding options with a recipe's."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ SAMPLING = {"temperature", "top_k", "top_p"}
 
 
 def chosen_decoding(decoding: DecodingOptions, captions: int, sample: bool = False, **given: Any) -> DecodingOptions:
-    """Return the recipe's options `decoding`, with the user's options `given` in place of the recipe's.
+    """Return the recipe's options `decoding`, overridden by the user's options `given`.
 
     Raises RecipeError if options contradict each other.
 

@@ -11,8 +11,10 @@ from diptych.runtime.errors import RecipeError
 
 
 class DecodingOptions(BaseModel):
-    """Settings of decoding; the default is greedy search. "Words" are tokens, so a word such as `kites` may count as
-    two."""
+    """Settings of decoding; the default is greedy search.
+
+    "Words" in their names are tokens, so a word such as `kites` may count as two.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -23,16 +25,16 @@ class DecodingOptions(BaseModel):
     length_penalty: float = decoding_field("length_penalty", 0.0)
     no_repeat_ngram: int | None = decoding_field("no_repeat_ngram")
     ended: Literal["dropped", "kept"] = "dropped"
-    """Whether a beam that has ended gives its place to another (dropped), or keeps it (kept, TDEN's code)."""
+    """Whether another beam takes the place of an ended beam (dropped), or the ended beam stays (kept, TDEN's code)."""
     stop_early: bool = True
-    """Whether the search for one text ends once no beam can overtake; the result is the same."""
+    """Whether the search for one text stops when no other beam can reach a higher score; the result is the same."""
     sample: bool = False
-    """Whether words are drawn at random instead of searched."""
+    """Whether words are sampled instead of searched."""
     temperature: float = decoding_field("temperature", 1.0)
     top_k: int | None = decoding_field("top_k")
     top_p: float | None = decoding_field("top_p")
     captions: PositiveInt | None = None
-    """Texts a picture, the best first; null: all beams that ended, or one drawn text."""
+    """Number of texts per image, best first; null: all beams that ended, or one sampled text."""
 
     @model_validator(mode="before")
     @classmethod
@@ -72,7 +74,10 @@ class DecodingOptions(BaseModel):
         return (self.captions or 1) if self.sample else self.beams
 
     def fit(self, words: int) -> DecodingOptions:
-        """Return these options. Raises RecipeError if beams or `top_k` exceed `words`, the size of the vocabulary."""
+        """Return these options unchanged.
+
+        Raises RecipeError if beams or `top_k` exceed `words`, the size of the vocabulary.
+        """
         wanted = self.top_k if self.sample else self.beams
         if wanted is not None and wanted > words:
             name = "top_k" if self.sample else "beams"

@@ -15,10 +15,10 @@ from diptych.core import Batch, Vocabulary, Writer
 from diptych.core.randomness import pick, uniform
 from diptych.models.decoding.options import DecodingOptions
 
-# Score of a word after [SEP], or of one that an option forbids. It is finite, as in the authors' code: scores stay
-# comparable, and a beam in which all words are forbidden still generates one.
+# Score of a word after [SEP], or of a word that an option forbids. It is finite, as in the authors' code. So scores
+# stay comparable, and a beam in which all words are forbidden still generates a word.
 REFUSED = -10000.0
-ASYNCHRONOUS, EVERY = ("cuda",), 4  # on these devices, the search checks only every 4 words if it can end
+ASYNCHRONOUS, EVERY = ("cuda",), 4  # on these devices, the search checks only after every 4th word whether it can end
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
     options.fit(model.vocabulary.size)
     first, memory = model.begin(batch, options.max_words)
     scores, frames = first[:, None], Frames()
-    # If several texts are wanted, the search continues after the best has ended.
+    # If several texts are wanted, the search continues after the best text has ended.
     early = options.stop_early and (options.sample or (options.captions or 1) == 1)
     while True:
         logs = _refuse(scores.float().log_softmax(-1), frames, model.vocabulary, options)
@@ -73,8 +73,7 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
             _draw(logs, frames, model.vocabulary, options, batch)
         else:
             _choose(logs, frames, model.vocabulary, options)
-        # The check has to wait for a GPU, so it is not made in every step. Words after the end do not change the
-        # result.
+        # The check waits for the GPU, so it is not made in every step. Words after the end do not change the result.
         due = early and len(frames) % (EVERY if scores.device.type in ASYNCHRONOUS else 1) == 0
         if len(frames) == options.max_words or (due and _settled(frames, model.vocabulary.sep, options)):
             return frames
@@ -93,7 +92,7 @@ def _refuse(
 
 
 def _repeats(written: Int[Tensor, "B K U"], run: int, like: Float[Tensor, "B K V"]) -> Bool[Tensor, "B K V"]:
-    """Return True for each word that would complete an n-gram of `run` words that the beam already contains."""
+    """Return a mask of the words that would complete an n-gram of `run` words that the beam already contains."""
     if written.shape[-1] < run:
         return torch.zeros_like(like, dtype=torch.bool)
     runs = written.unfold(-1, run, 1)  # n-grams: (B, K, number, run)
@@ -103,7 +102,7 @@ def _repeats(written: Int[Tensor, "B K U"], run: int, like: Float[Tensor, "B K V
 
 
 def _choose(logs: Float[Tensor, "B J V"], frames: Frames, vocabulary: Vocabulary, options: DecodingOptions) -> None:
-    """Append the K best continuations of the J beams to `frames` (a step of beam search)."""
+    """Append the K best continuations of the J beams to `frames`. This is one step of beam search."""
     if len(frames) and options.ended == "kept":
         nothing = torch.full_like(logs, REFUSED)
         nothing[..., vocabulary.pad] = 0
@@ -150,7 +149,7 @@ def _narrowed(logs: Float[Tensor, "B K V"], options: DecodingOptions) -> Float[T
     if options.top_p is not None:
         ordered, order = torch.sort(logs, dim=-1, descending=True, stable=True)
         chances = ordered.softmax(-1)
-        before = chances.cumsum(-1) - chances  # 0 for the most probable word, which always stays
+        before = chances.cumsum(-1) - chances  # 0 for the most probable word, so it is always kept
         logs = logs.masked_fill(torch.zeros_like(logs).scatter_(-1, order, before) >= options.top_p, float("-inf"))
     return logs
 
@@ -174,9 +173,9 @@ def _take(
 
 
 def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
-    """Return True if no unfinished beam can exceed the score of the best finished text of its image.
+    """Return True if no unfinished beam can still exceed the score of the best finished text of its image.
 
-    Adding words cannot help, because log-probabilities can only fall.
+    A beam's log-probability can only fall when words are added.
     """
     if options.ended == "kept" or options.sample:
         return bool(frames.ended[-1].all())
@@ -192,7 +191,7 @@ def _settled(frames: Frames, end: int, options: DecodingOptions) -> bool:
 
 
 def finished(frames: Frames, row: int, end: int, options: DecodingOptions) -> list[Hypothesis]:
-    """Return the texts of image `row`, by score: beams that ended with the token `end`, or were cut at `max_words`.
+    """Return the texts of image `row`, best first: beams that ended with the token `end`, or were cut at `max_words`.
 
     As in the authors' code, steps after the first one in which all beams end are ignored. Beams with words after [SEP]
     are left out.
@@ -221,7 +220,7 @@ def finished(frames: Frames, row: int, end: int, options: DecodingOptions) -> li
 def _kept(
     words: list[list[int]], scores: list[float], parents: list[list[int]], end: int, options: DecodingOptions
 ) -> list[Hypothesis]:
-    """Return the K beams of the last step as texts, by score."""
+    """Return the K beams of the last step as texts, best first."""
     texts = []
     for beam, score in enumerate(scores):
         tokens = _track_back(words, parents, len(words) - 1, beam)

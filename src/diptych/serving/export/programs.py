@@ -3,12 +3,11 @@
     detect   squares (B, 3, side, side) uint8 -> boxes, scores, classes, features of the candidates, whole
              for a grid: the features of all cells (B, n * n, F), row by row
     begin    regions -> scores of the first word and the decoder's cache: closed, read, written
-    follow   words, closed, read, written -> scores of the next word, written with one word more
-    answer   regions, a question -> the logits of the answers
+    follow   words, closed, read, written -> scores of the next word, `written` with one more word
+    answer   regions, a question -> logits of the answers
 
-`read` (2 N, B, heads, P, d) has the keys and values of the input: of N layers, P positions. `written`
-(2 M, B, 1, heads, words, d) has the keys and values of the words so far, of M layers. Captions are decoded greedily,
-so there is one beam.
+`read` (2 N, B, heads, P, d) has the input's keys and values for N layers and P positions. `written` (2 M, B, 1, heads,
+words, d) has the keys and values of the words so far for M layers. Captions are decoded greedily, so there is one beam.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ REGIONS = ("boxes", "scores", "sizes", "present", "features", "classes", "whole"
 class Detect(nn.Module):
     """The Storybook detector up to the candidates. The runner then selects the regions.
 
-    `reduced`: compute in bfloat16, as `StorybookDetector.detect` does on some processors; else in single precision.
+    `reduced`: True to compute in bfloat16, as `StorybookDetector.detect` does on some processors; False for float32.
     """
 
     def __init__(self, detector: StorybookDetector, candidates: int, reduced: bool) -> None:
@@ -76,7 +75,7 @@ class Begin(nn.Module):
     def forward(self, *regions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         scores, memory = self.model.begin(batch_of(regions), 1)
         read = [rows for layer in memory.layers if layer.read is not None for rows in layer.read]
-        end = memory.written  # 0 in Unified VLP, 1 in models with a decoder, for its start token
+        end = memory.written  # 0 in Unified VLP; 1 in models with a decoder, for the decoder's start token
         written = [rows[..., :end, :] for layer in memory.layers for rows in (layer.keys, layer.values)]
         return scores, memory.closed, torch.stack(read), torch.stack(written)
 
@@ -93,7 +92,10 @@ class Follow(nn.Module):
 
     @classmethod
     def of(cls, model: Any, regions: tuple[Tensor, ...]) -> Follow:
-        """Return the step for a model. Example `regions` are encoded once to find out how the model's layers work."""
+        """Return the step for a model.
+
+        The example `regions` are encoded once, to find out which layers attend to the input.
+        """
         _, memory = model.begin(batch_of(regions), 1)
         return cls(model, [layer.read is not None for layer in memory.layers], memory.room)
 
@@ -153,7 +155,7 @@ def example_regions(rows: int, count: int, features: int, classes: int, whole: i
 def check_exportable(config: Any, where: object) -> None:
     """Raise ServingError for a model that cannot be exported."""
     if config.reads_pixels:
-        raise ServingError(f"{where} reads pixels (model.network); only models of stored regions can be exported")
+        raise ServingError(f"{where} reads pixels (model.network); only models of region features can be exported")
     if getattr(config, "region_budget", "paper") == "official":
         raise ServingError(
             f"{where} drops regions by the length of the text (model.region_budget=official), which cannot be traced; "

@@ -1,7 +1,7 @@
 """Run an exported model: python run.py PICTURE [QUESTION].
 
-This script needs numpy, Pillow, tokenizers, and onnxruntime or torch, but not Diptych. Its folder has program.json,
-tokenizer.json, the programs, and `.diptych` with the SHA-256 of each file.
+This script needs numpy, Pillow, tokenizers, and onnxruntime or torch, but not Diptych. Its folder also contains
+program.json, tokenizer.json, the programs, and `.diptych` with the SHA-256 of each file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Program:
-    """A program, as torch or ONNX file, that maps {name: array} to a list of arrays."""
+    """A program in a torch or ONNX file, which maps {name: array} to a list of arrays."""
 
     def __init__(self, folder: Path, name: str, form: str) -> None:
         self.form = form
@@ -61,7 +61,7 @@ class ExportedModel:
         self.programs = {name: Program(folder, name, self.facts["format"]) for name in self.facts["programs"]}
 
     def captions(self, pictures: Sequence[Array]) -> tuple[list[list[int]], list[str]]:
-        """Return a caption of each image (H, W, 3), decoded greedily: first the token ids, then the texts."""
+        """Return a greedily decoded caption of each image (H, W, 3), as (lists of token ids, texts)."""
         ids = self.write(self.regions(pictures))
         return ids, [self.words(one) for one in ids]
 
@@ -84,7 +84,7 @@ class ExportedModel:
             scores, written = self.programs["follow"](words=words, closed=closed, read=read, written=written)
 
     def next_word(self, scores: Array, text: list[int]) -> int:
-        """Return the token id with the highest score that the shortest length and the ban on repeated n-grams allow."""
+        """Return the token id with the highest score that the minimum length and the ban on repeated n-grams allow."""
         scores = scores.copy()
         if len(text) < self.facts["min_words"]:
             scores[self.facts["vocabulary"]["sep"]] = -np.inf
@@ -108,7 +108,7 @@ class ExportedModel:
         return "".join(str(self.tokens.id_to_token(number)) for number in ids).replace("</w>", " ").strip()
 
     def answers(self, pictures: Sequence[Array], questions: Sequence[str]) -> tuple[Array, list[str]]:
-        """Return the most probable answer to a question about each image: first the indices, then the texts."""
+        """Return the most probable answer to a question about each image, as (indices of the answers, texts)."""
         vocabulary, texts = self.facts["vocabulary"], []
         for question in questions:
             ids = self.tokens.encode(question, add_special_tokens=False).ids[: self.facts["max_words"]]
@@ -152,7 +152,7 @@ def check_files(folder: Path) -> None:
     try:
         first, *lines = (folder / ".diptych").read_text("utf-8", errors="replace").split("\n")
     except OSError:
-        raise ValueError(f"{folder}: found no .diptych, which has the SHA-256 of each file; copy it too") from None
+        raise ValueError(f"{folder} lacks the file .diptych, which has the SHA-256 of each file; copy it too") from None
     noted = {name: digest for digest, _, name in (line.partition("  ") for line in lines if line)}
     if first != "diptych programs" or not {"program.json", "tokenizer.json"} <= noted.keys():
         raise ValueError(f"{folder / '.diptych'} is damaged; copy or export the folder again")
@@ -175,7 +175,7 @@ def open_picture(path: str | Path) -> Array:
 
 
 def letterbox(picture: Array, side: int) -> tuple[Array, Array]:
-    """Return a grey square with the image at its top left, and the share (width, height) that the image covers."""
+    """Return a grey square with the image at its top left, and the share (of width, of height) that it covers."""
     height, width = picture.shape[:2]
     longer, small = max(height, width), picture
     if longer != side:
@@ -246,7 +246,7 @@ def choose(boxes: Array, scores: Array, classes: Array, rule: dict[str, Any]) ->
 def suppressed(boxes: Array, order: Array, classes: Array | None, rule: dict[str, Any]) -> Array:
     """Return the indices that non-maximum suppression keeps, best first.
 
-    If `classes` is given, each class is separate.
+    If `classes` is given, boxes of different classes do not suppress each other.
     """
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
     kept: list[int] = []

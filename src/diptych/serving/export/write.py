@@ -44,13 +44,13 @@ Format = Literal["torch", "onnx"]
 Exportable = StorybookDetector | Grid
 FACTS, RUNNER = "program.json", "run.py"
 ENDINGS = {"torch": "pt2", "onnx": "onnx"}
-INLINE = 2**30  # limit of bytes of weights in an .onnx file; larger models need a second file
+INLINE = 2**30  # maximum size in bytes of the weights in an .onnx file; larger models get a second file
 
 
 def export(folder: ModelFolder, out: Path, form: Format, report: Callable[[str], object] = print) -> list[str]:
     """Write the programs of a model for captions or for answers, and return their names.
 
-    Raises ServingError for a model that cannot be exported, OutputError if `out` has other files.
+    Raises ServingError if the model cannot be exported, and OutputError if `out` contains other files.
     """
     check_name(out)
     task = _task(folder)
@@ -78,7 +78,7 @@ def _task(folder: ModelFolder) -> str:
     tasks = [kind for task in offered_tasks(folder) if (kind := interfaces()[task].programs) is not None]
     if not tasks or (tasks[0] == "captions" and not isinstance(folder.model, Writer)):
         raise ServingError(
-            f"{folder.name} was trained for neither captions nor questions, and nothing else can be exported; train "
+            f"{folder.name} was trained for neither captions nor questions; only these can be exported; train "
             f"it: diptych finetune caption --model {folder.name}"
         )
     if tasks[0] == "answers" and not folder.model.answers_exported:
@@ -140,7 +140,7 @@ def _programs(folder: ModelFolder, detector: Exportable, task: str, form: Format
         follow = Follow.of(folder.model, regions)
         first, closed, read, written = begin(*regions)
         words = first.argmax(-1)
-        for _ in range(3):  # so that there are words to trace with
+        for _ in range(3):  # generate a few words, so that tracing does not start with an empty text
             _, written = follow(words, closed, read, written)
     dynamic = (rows, {0: any_size, 3: any_size}, {1: any_size, 3: any_size}, {1: any_size, 4: any_size})
     yield "follow", follow, (words, closed, read, written), ("words", "closed", "read", "written"), dynamic

@@ -1,6 +1,6 @@
 """Storage of image vectors: a file next to the cached regions, or a PostgreSQL database for several machines.
 
-Both identify an image by the SHA-256 of its file, and store vectors of one model only.
+Both identify an image by the SHA-256 of its file, and store the vectors of only one model.
 """
 
 from pathlib import Path
@@ -10,9 +10,9 @@ from diptych.serving.galleries.vectors import VectorStore
 
 
 def open_vectors(address: str | None, folder: Path, model: str) -> VectorStore:
-    """Open the vectors in the database at `address`; if `address` is None, the vectors in `folder`.
+    """Open the vectors in the database at `address`, or in `folder` if `address` is None.
 
-    `model`: a hash of the model that makes the vectors. Raises RecipeError for a URL that does not begin with
+    `model`: a hash of the model that computes the vectors. Raises RecipeError for a URL that does not begin with
     postgresql://.
     """
     if address is None:

@@ -12,17 +12,17 @@ from diptych.vision.image_files import ENDINGS, find_pictures
 
 FILE = "contents.json"
 SHA256 = re.compile("[0-9a-f]{64}")
-SETTLED = 2 * 10**9  # ns; a file changed less than this ago may change again with the same time
+SETTLED = 2 * 10**9  # ns; a file changed more recently may change again without a new modification time
 
 
 def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Path, str]]:
-    """Return path -> SHA-256 of the images below a folder, sorted, and path -> reason for unreadable files.
+    """Return {path: SHA-256} of the images below a folder, sorted, and {path: reason} of unreadable files.
 
     A file is hashed again only if its size, times or inode have changed. The cache stores these values only for files
-    that were not changed in the last 2 s. Raises DataError for a folder without images.
+    that were not changed in the last 2 s. Raises DataError if there is no folder or no image.
     """
     if not pictures.is_dir():
-        raise DataError(f"there is no folder {pictures}; pass a folder of images: --images DIR")
+        raise DataError(f"{pictures} is not a folder; pass a folder of images: --images DIR")
     paths = find_pictures(pictures)
     if not paths:
         raise DataError(f"no images to search in {pictures}; expected files ending in {', '.join(ENDINGS)}")

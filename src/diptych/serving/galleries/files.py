@@ -1,8 +1,9 @@
 """Store the vectors of a model in a safetensors file.
 
-A search computes the product with all vectors, or uses a faiss index (extra `search`) for large galleries. The index is
-saved, and built only after many vectors were added. With 100,000 vectors, building the index takes longer than one
-search without it. A search with the index takes a tenth of the time (docs/results/gallery.md).
+A search computes the query's product with all vectors, or uses a faiss index (extra `search`) for large galleries. The
+index is saved. It is built again only after many vectors were added. With 100,000 vectors, building the index takes
+longer than one search without it. A search with the index takes a tenth of the time of a search without it
+(docs/results/gallery.md).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from diptych.serving.galleries.vectors import Vectors
 FOLDER = "vectors"
 CONTENTS, VECTORS, CHECK = "contents", "vectors", "check"  # SHA-256 (N, 32) as bytes; vectors (N, S); CRC-32 of both
 CHECKED = 4  # length in bytes of the CRC-32 before the index
-MANY = 30_000  # an index is built from this number of vectors on
-RECALL, NEAREST, TRIED = 0.995, 10, 200  # least recall at 10, measured with 200 vectors
+MANY = 30_000  # minimum number of vectors for which an index is built
+RECALL, NEAREST, TRIED = 0.995, 10, 200  # minimum recall at 10, measured with 200 query vectors
 
 
 class FileVectors:
@@ -85,7 +86,7 @@ class FileVectors:
 
 @dataclass(frozen=True)
 class _SearchedRows:
-    """The vectors that the last search compared, which later searches reuse."""
+    """The vectors that the last search compared. Later searches reuse them."""
 
     contents: Sequence[str]
     rows: frozenset[int]
@@ -93,7 +94,7 @@ class _SearchedRows:
 
 
 def _make_index(vectors: Vectors) -> Any | None:
-    """Build an index that searches enough clusters to reach RECALL. Return None if faiss is not installed."""
+    """Build an index that searches as many clusters as it needs for RECALL. Return None if faiss is not installed."""
     try:
         import faiss
     except ImportError:
@@ -118,7 +119,7 @@ def _make_index(vectors: Vectors) -> Any | None:
 def _read_index(path: Path, count: int) -> Any | None:
     """Read the index of `count` vectors.
 
-    Return None if the index is missing, damaged or of another number of vectors.
+    Return None if the index is missing or damaged, or has another number of vectors.
     """
     if count < MANY or not path.exists():
         return None
@@ -146,7 +147,7 @@ def _read(path: Path) -> tuple[list[str], Vectors]:
 
 
 def _check(*arrays: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the CRC-32 of the bytes of all arrays together."""
+    """Return the CRC-32 of the concatenated bytes of all arrays."""
     crc = 0
     for array in arrays:
         crc = zlib.crc32(array.data, crc)

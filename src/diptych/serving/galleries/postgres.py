@@ -1,6 +1,6 @@
 """Store vectors in PostgreSQL with pgvector, so that several machines can share a gallery.
 
-    diptych_gallery(model, width)             one row: the model of the vectors
+    diptych_gallery(model, width)             one row: the model of the vectors, and their size
     diptych_vectors(content bytea, vector)    with an HNSW index over products (vector_ip_ops) from 10,000 rows on
 
 One connection is kept open, and opened again if the database has closed it. libpq reads the password from PGPASSWORD, a
@@ -25,21 +25,21 @@ from diptych.serving.galleries.vectors import Vectors
 CANDIDATES = 200  # number of candidates of a search in the index (recall: docs/results)
 PATIENCE = 10  # seconds until connecting fails
 ANSWERED = 60  # seconds until a query fails; inserts and index builds have no limit
-MOST_WIDE = 2000  # limit of values per vector in an HNSW index
-MANY = 10_000  # an index is built from this number of rows on
-BUILDING = "1GB"  # limit of memory for building the index
+MOST_WIDE = 2000  # maximum number of values per vector in an HNSW index
+MANY = 10_000  # minimum number of rows for which an index is built
+BUILDING = "1GB"  # memory limit for building the index
 SECRETS = {"password", "sslpassword", "oauth_client_secret"}
 SHA256_BYTES = 32
-LOCK = 0x44697074  # key of the advisory lock for creating the tables
+LOCK = 0x44697074  # key of the advisory lock that is held while the tables are created
 
 
 class PostgresVectors:
-    """A store of vectors of one model in a database. Thread-safe. Errors of the database become GalleryError."""
+    """A store of one model's vectors in a database. Thread-safe. Errors of the database are raised as GalleryError."""
 
     def __init__(self, address: str, model: str) -> None:
         """Open the gallery.
 
-        Raises RecipeError for a URL with a password, GalleryError for a gallery of another model.
+        Raises RecipeError if the URL has a password, and GalleryError if the gallery has another model's vectors.
         """
         with requires_extra("--gallery postgresql://...", "postgres"):
             import pgvector.psycopg
@@ -80,7 +80,7 @@ class PostgresVectors:
         self._ready = True
 
     def settle(self) -> None:
-        """Build the index after all rows were added. This takes a tenth of the time of updating it row by row."""
+        """Build the index after all rows were added. This takes a tenth of the time that updates row by row take."""
         with self._connection() as connection, connection.transaction():
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
@@ -139,7 +139,7 @@ class PostgresVectors:
         return row is not None
 
     def _make(self, connection: Any, width: int) -> None:
-        """Create the tables for vectors of `width` values. Another process that does the same waits."""
+        """Create the tables for vectors of `width` values. Another process that also creates them waits."""
         if width > MOST_WIDE:
             raise GalleryError(f"vectors have {width} values, but pgvector allows {MOST_WIDE}; leave out --gallery")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
@@ -172,7 +172,7 @@ class PostgresVectors:
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:
-        """Yield the connection. Errors of the database become GalleryError."""
+        """Yield the connection. Convert errors of the database to GalleryError."""
         try:
             with self._lock:
                 yield self._connected()
@@ -185,9 +185,9 @@ class PostgresVectors:
         errors = self._psycopg.errors
         match error:
             case errors.DiskFull() | errors.OutOfMemory() | errors.ConfigurationLimitExceeded():
-                what = f"is full ({first}); nothing was lost or added: make room, and run the same command again"
+                what = f"is full ({first}); nothing was lost or added: free space, and run the same command again"
             case errors.QueryCanceled():
-                what = f"has not answered within {ANSWERED} s ({first}); nothing was lost: check its load and who "
+                what = f"did not answer within {ANSWERED} s ({first}); nothing was lost: check its load and who "
                 what += "locks diptych_vectors, and retry"
             case errors.FeatureNotSupported() | errors.UndefinedFile() | errors.UndefinedObject():
                 what = f"has no pgvector ({first}); install it there"
@@ -198,12 +198,12 @@ class PostgresVectors:
             case self._psycopg.Error():
                 what = f"refused ({type(error).__name__}: {first}); nothing was stored"
             case _:  # unexpected values in the tables
-                what = f"returned what no gallery of Diptych holds ({first}); pass another database"
+                what = f"returned values that are not from a gallery of Diptych ({first}); pass another database"
         return f"the database of {self.shown} {what}"
 
 
 def _without_secrets(psycopg: Any, address: str) -> str:
-    """Return the URL as messages may show it. Raises RecipeError for an invalid URL, or one with a password."""
+    """Return the URL in a form that messages may show. Raises RecipeError if it is invalid or has a password."""
     try:
         parts = psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.Error as error:  # the error's text may contain the password

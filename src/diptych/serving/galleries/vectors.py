@@ -10,9 +10,9 @@ Vectors = NDArray[np.float32]  # (N, S), each vector of length 1
 
 
 class VectorStore(Protocol):
-    """Maps the content (SHA-256) of an image to its vector.
+    """A store that maps the content (SHA-256) of an image to the image's vector.
 
-    The score of an image is the product of its vector and the query's.
+    The score of an image is the dot product of its vector and the query's vector.
     """
 
     def known(self, contents: Sequence[str]) -> set[str]:
@@ -20,7 +20,7 @@ class VectorStore(Protocol):
         ...
 
     def add(self, contents: Sequence[str], vectors: Vectors) -> None:
-        """Add these vectors; after an error, none of them is added. Vectors that exist already are kept."""
+        """Add vectors. After an error, none of them is added. Existing vectors are kept."""
         ...
 
     def settle(self) -> None:

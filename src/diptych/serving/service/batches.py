@@ -19,7 +19,7 @@ from diptych.vision.features.files import NoFeatures
 
 log = logging.getLogger("diptych.serve")
 Pair = tuple[Job, Record]
-KEPT = 20.0  # a scan is repeated after 20 times its duration: scans take at most 5% of the time
+KEPT = 20.0  # a scan is repeated after 20 times its duration, so scans take at most 5% of the time
 
 
 class RequestBatches:
@@ -40,7 +40,10 @@ class RequestBatches:
             self._answer(predictor, tasks_by_verb()[task], pairs)
 
     def _extracted(self, predictor: Predictor, jobs: Sequence[Job]) -> list[Pair]:
-        """Return each job with the record of its image. A job with an unreadable image is answered with an error."""
+        """Return each job with the record of its image.
+
+        Jobs with an unreadable image are answered with an error and left out.
+        """
         begun = time.perf_counter()
         pairs: list[Pair] = []
         try:
@@ -103,9 +106,9 @@ class RequestBatches:
         try:
             where: Any = {"pictures": self.gallery.folder, "gallery": self.gallery.address}
             searched = predictor.search(job.request.query, **where, most=job.request.top_k, keep=KEPT)
-        except GalleryError as error:  # its text has the database's address, which clients must not see
+        except GalleryError as error:  # its text contains the database's address, which clients must not see
             log.error(str(error))
-            reason = "the database of this service's gallery does not answer; its log has the reason"
+            reason = "the database of this service's gallery does not answer; the service's log has the reason"
             raise RequestRefused(503, reason) from error
         named, used = self.gallery.name, predictor.precision
         best = searched.hits[: job.request.top_k]
@@ -114,7 +117,10 @@ class RequestBatches:
 
 
 def _picture(predictor: Predictor, job: Job) -> AnyPicture:
-    """Return the image as the predictor reads it. For precomputed features, this is a record with the image's name."""
+    """Return the image in the form that the predictor reads.
+
+    For precomputed features, this is a record with the image's name.
+    """
     assert job.picture is not None
     if predictor.features is None:
         return job.picture

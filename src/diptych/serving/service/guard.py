@@ -33,9 +33,9 @@ log = logging.getLogger("diptych.serve")
 
 
 class RequestGuard:
-    """Rejects requests for other hosts (421), from other sites (403) and without the token (401).
+    """An ASGI wrapper that rejects requests for other hosts (421), from other sites (403) and without the token (401).
 
-    Sets security headers.
+    It also sets security headers.
     """
 
     def __init__(self, app: ASGIApp, token: str | None = None, hosts: Iterable[str] = ()) -> None:
@@ -60,7 +60,7 @@ class RequestGuard:
 
         try:
             self._check(scope)
-            # HEAD is handled as GET; the server omits the body (RFC 9110, 9.3.2).
+            # HEAD is handled like GET; the server omits the body (RFC 9110, 9.3.2).
             await self.app({**scope, "method": "GET"} if scope["method"] == "HEAD" else scope, receive, guarded)
         except RequestRefused as refused:
             response = refused.response()
@@ -74,7 +74,7 @@ class RequestGuard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._ours(host):
-            raise RequestRefused(421, f"this service is not {host[:100]!r}; use its address, or --allow-host", "host")
+            raise RequestRefused(421, f"{host[:100]!r} is not this service; use its address, or --allow-host", "host")
         self._check_site(scope, headers, host)
         if self.token is not None and scope["path"] not in OPEN and not self._knows_token(headers):
             raise RequestRefused(
@@ -84,7 +84,7 @@ class RequestGuard:
     def _ours(self, host: str) -> bool:
         """Return True if the Host header is an IP address or a known name.
 
-        Any other name that resolves to this machine may be an attack (DNS rebinding).
+        Another name that resolves to this machine may be an attack (DNS rebinding).
         """
         try:
             name = urlsplit(f"//{host}").hostname or ""
@@ -134,7 +134,7 @@ def _place(origin: str) -> str:
 def _log(scope: Scope, status: int, seconds: float, fields: MutableMapping[str, Any]) -> None:
     """Write a line of JSON about a request to the log.
 
-    The line has neither the image, nor the image's name, nor any text of the request.
+    The line does not contain the image, the image's name or any text of the request.
     """
     line: dict[str, Any] = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -158,4 +158,4 @@ def start_log() -> None:
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO)
     log.propagate = False
-    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # rejected bodies are in our log already
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # our log already has a line per rejected body

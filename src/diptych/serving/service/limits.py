@@ -10,12 +10,12 @@ class Limits:
     deadline: float = 10.0  # seconds from the end of a request to its answer
     queue: int = 64  # number of requests that wait for the worker
     batch: int = 16  # number of requests in a batch
-    linger: float = 0.02  # largest number of seconds for which a batch waits for more requests
+    linger: float = 0.02  # maximum number of seconds for which a batch waits for more requests
     body: int = 16 * 2**20  # size of a request in bytes
     pixels: int = 40_000_000  # number of pixels of an image
     quick_pixels: int = 2**21  # larger images are decoded with low priority
     waiting_bytes: int = 512 * 2**20  # size in bytes of all decoded images in the queue
-    upload: float = 10.0  # seconds until a request must have arrived
+    upload: float = 10.0  # seconds within which a request must arrive
     decoders: int = 2  # number of decoding processes
     decoding: float = 5.0  # CPU seconds for decoding an image
     arriving_bytes: int = 256 * 2**20  # size in bytes of all request bodies that are arriving

@@ -21,12 +21,12 @@ class Measures:
         own: Any = {"registry": self.registry}
         times = own | {"buckets": SECONDS}
         self.requests = Counter("diptych_requests", "Requests by task and status.", ("task", "status"), **own)
-        about = "From the last byte of a request to its answer."
+        about = "Time from the last byte of a request to its answer."
         self.seconds = Histogram("diptych_request_seconds", about, ("task",), **times)
-        about = "Of answered requests: in the queue, detecting regions, in the model."
+        about = "Time of answered requests per stage: in the queue, detecting regions, in the model."
         self.stages = Histogram("diptych_stage_seconds", about, ("stage",), **times)
-        self.batches = Histogram("diptych_batch_requests", "Requests in a batch.", buckets=(1, 2, 4, 8, 16, 32), **own)
-        Gauge("diptych_queue_requests", "Requests that wait.", **own).set_function(waiting)
+        self.batches = Histogram("diptych_batch_requests", "Requests per batch.", buckets=(1, 2, 4, 8, 16, 32), **own)
+        Gauge("diptych_queue_requests", "Number of waiting requests.", **own).set_function(waiting)
 
     def answered(self, task: str, status: int, seconds: float, timing: Timing | None = None) -> None:
         """Count a request."""

@@ -46,9 +46,9 @@ class Pages:
     def add(self) -> None:
         get = self.app.get
         get("/healthz", summary="Check that the process answers.")(self.healthz)
-        get("/readyz", summary="Check that requests are accepted (503: not yet, or no longer).")(self.readyz)
+        get("/readyz", summary="Check that requests are accepted (503: starting or stopping).")(self.readyz)
         get("/metrics", summary="Counts and times for Prometheus.", response_class=Response)(self.metrics)
-        get("/v1/models", summary="The models, their tasks and how they were made.")(self.models)
+        get("/v1/models", summary="The models, their tasks and their training.")(self.models)
         about = "An image from a search, or an example."
         get("/v1/pictures/{name}", summary=about, response_class=Response)(self.picture)
         get("/v1/forms", include_in_schema=False)(self.forms)
@@ -85,7 +85,7 @@ class Pages:
         return Response(small, media_type="image/jpeg")
 
     async def forms(self) -> list[dict[str, Any]]:
-        """Return for each task the fields of its form on the web page, and commands to train and serve a model."""
+        """Return, for each task, the fields of its form on the web page, and commands to train and serve a model."""
         forms = []
         for verb, spec in tasks_by_verb().items():
             run = f"runs/{spec.name}"

@@ -1,4 +1,4 @@
-"""The images that a service shows: its gallery, with ids that do not reveal paths, and drawn examples."""
+"""The images that a service shows: its gallery and drawn examples. Their ids do not reveal paths."""
 
 import hashlib
 import hmac
@@ -21,7 +21,7 @@ SEED = 2020  # seed of the drawn examples, which are from the split "test"
 
 
 class PictureGallery:
-    """A folder of images to search. An image can be requested only by its id, which no client can guess."""
+    """A folder of images to search. An image can be requested only by its id, which clients cannot guess."""
 
     def __init__(self, folder: Path, address: str | None = None) -> None:
         self.folder, self.address = folder, address  # address: URL of the database of vectors
@@ -29,7 +29,7 @@ class PictureGallery:
         self._named: dict[str, Path] = {}
 
     def name(self, path: Path) -> str:
-        """Return the id of an image, and allow requests for it."""
+        """Return the id of an image. From then on, the image can be requested by this id."""
         name = hmac.new(self._secret, str(path).encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:20]
         self._named[name] = path
         return name
@@ -51,7 +51,7 @@ class PictureGallery:
 
 @cache
 def drawn_examples(count: int = EXAMPLES) -> Mapping[str, bytes]:
-    """Return id -> PNG of scenes of the drawn world."""
+    """Return {id: PNG} of scenes of the drawn world."""
     import numpy as np
 
     from diptych.storybook.book import Storybook

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 KIND = "application/problem+json"
 GONE = 499  # status of requests whose client has disconnected, for log and metrics
-INTERNAL = "a fault of the service; its log has it"
+INTERNAL = "an error in the service; its log has the details"
 
 
 class Problem(BaseModel):
@@ -16,12 +16,12 @@ class Problem(BaseModel):
     type: str = "about:blank"
     title: str = Field(description="The status in words.")
     status: int
-    detail: str = Field(description="What was found, what was expected, and how to mend it.")
-    where: str | None = Field(default=None, description="The part of the request, such as image or question.")
+    detail: str = Field(description="What was found, what was expected, and how to correct it.")
+    where: str | None = Field(default=None, description="The wrong part of the request, such as image or question.")
 
 
 class RequestRefused(Exception):
-    """Rejects a request, with an HTTP status and a message for the client.
+    """An error that rejects a request, with an HTTP status and a message for the client.
 
     `where`: the part of the request that is wrong. `retry`: seconds after which the client may retry. `close`: end the
     connection.

@@ -1,7 +1,7 @@
 """The HTTP/1.1 protocol of the service: strict parsing (RFC 9112), and limits on connections and slow clients.
 
-The parser llhttp is in its strict mode: it rejects bare LF, folded headers, and Content-Length with Transfer-Encoding.
-Other rules are checked here: a single Host header, a known HTTP version, and a limited size of the headers.
+The parser llhttp runs in strict mode: it rejects bare LF, folded headers, and Content-Length with Transfer-Encoding.
+Further rules are checked here: a single Host header, a known HTTP version, and a limited size of the headers.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from diptych.serving.service.guard import OPEN
 from diptych.serving.service.problems import RequestRefused
 
-PATIENCE = 15.0  # seconds until a request must have arrived, and until the client must have read the response
+PATIENCE = 15.0  # seconds within which a request must arrive, and within which the client must read the response
 CONNECTIONS = 1000
-PER_CLIENT = 250  # limit of connections per IP address that are served; twice this number is kept open
-HEAD = 64 * 2**10  # limit in bytes of the request line and headers
+PER_CLIENT = 250  # maximum number of connections per IP address that are served; up to twice as many stay open
+HEAD = 64 * 2**10  # maximum size in bytes of the request line and headers
 CROWDED = RequestRefused(503, "the service has too many connections; retry in some seconds", retry=5, close=True)
 NOT_HTTP = "the request is not valid HTTP (RFC 9112)"
 
@@ -27,7 +27,7 @@ class Patient(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head: int | None = 0  # bytes of the request line and headers so far; None in a body
+        self._head: int | None = 0  # bytes of the request line and headers so far; None while a body arrives
         self.since = self.loop.time()
         if len(own := self._own()) > 2 * PER_CLIENT:  # close the connection that is idle for longest
             min(own, key=lambda one: (one.is_answered_soon, one.since)).transport.abort()
@@ -39,7 +39,7 @@ class Patient(HttpToolsProtocol):
 
     @property
     def is_answered_soon(self) -> bool:
-        """True while a request has arrived and its response was not sent yet."""
+        """True if a request has arrived and its response was not sent yet."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -58,7 +58,7 @@ def make_server(
 
 
 def serve(server: uvicorn.Server, bound: socket.socket) -> None:
-    """Serve until SIGTERM or Ctrl-C. Then requests in progress are still answered, within the deadline."""
+    """Serve until SIGTERM or Ctrl-C. Requests in progress are then still answered, within the deadline."""
     start_log()
     # uvicorn raises the signal again after its shutdown. It is ignored, so that this function returns after SIGTERM.
     before = signal.signal(signal.SIGTERM, lambda *_: None)

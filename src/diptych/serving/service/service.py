@@ -26,7 +26,7 @@ from diptych.vision.detectors.detector import Picture
 
 log = logging.getLogger("diptych.serve")
 T = TypeVar("T")
-WARMING = "a picture"  # query of a search that extracts the gallery at the start
+WARMING = "a picture"  # query of a first search, which extracts the regions of the gallery
 
 
 @dataclass
@@ -53,9 +53,9 @@ class Service:
             self.examples = drawn_examples()
 
     def warm(self) -> None:
-        """Run each model once, because the first pass is slow, and extract the gallery.
+        """Run each model once, because the first pass is slow. Extract the regions of the gallery.
 
-        Errors of a detector or gallery are therefore raised before the first request.
+        So errors of a detector or gallery are raised before the first request.
         """
         for name, predictor in self.models.items():
             predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _error: None)
@@ -64,7 +64,7 @@ class Service:
                     predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address, keep=KEPT)
                 except GalleryError:
                     raise
-                except ServingError:  # the vocabulary lacks WARMING; extract at the first search
+                except ServingError:  # the vocabulary lacks WARMING; the gallery is extracted at the first search
                     pass
 
     def stop(self) -> None:
@@ -78,7 +78,10 @@ class Service:
         return [model_facts(name, one.folder, self.tasks[name]) for name, one in self.models.items()]
 
     def model_for(self, task: str, request: TaskRequest) -> str:
-        """Return the name of the request's model, else of the first model for the task. Raises RequestRefused (422)."""
+        """Return the name of the request's model. If it names none, return the first model for the task.
+
+        Raises RequestRefused (422) if no model fits.
+        """
         able = [name for name, tasks in self.tasks.items() if task in tasks]
         if able and request.model in (None, *able):
             return request.model or able[0]
@@ -94,12 +97,12 @@ class Service:
         raise RequestRefused(422, f"{which} {verb} {task}; {advice} (GET /v1/models)", where="model")
 
     async def answer(self, task: str, request: Request) -> tuple[TaskRequest, Message]:
-        """Return the parsed request, and the answer of the model. Raises RequestRefused, or the model's error."""
+        """Return the parsed request and the model's answer. Raises RequestRefused, or the model's error."""
         log = request.state
         interface = interfaces()[task]
         body = await self.arriving.read(request)
         expires = time.monotonic() + self.limits.deadline
-        self.worker.admit(before=self.opening)  # raises an error before an image is decoded in vain
+        self.worker.admit(before=self.opening)  # raises an error before the image is decoded
         values, content, name = await parse(interface, request.headers.get("content-type", ""), body, self.limits)
         del body
         model = self.model_for(task, values)
@@ -136,7 +139,9 @@ class Service:
 
 
 async def _before(result: asyncio.Future[T], expires: float, gone: asyncio.Future[None]) -> T:
-    """Await a result. If the deadline passes or the client disconnects first, cancel it and raise RequestRefused."""
+    """Return the awaited result. If the deadline passes or the client disconnects first, cancel it and raise
+    RequestRefused.
+    """
     try:
         left = max(0.0, expires - time.monotonic())
         either: set[asyncio.Future[Any]] = {result, gone}

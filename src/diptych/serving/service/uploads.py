@@ -27,9 +27,9 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.image_files import TooManyPixels, UnknownFormat
 from diptych.vision.pictures import as_picture
 
-Sent = tuple[dict[str, Any], bytes | None, str]  # (fields, bytes of the image, name of the image)
+Sent = tuple[dict[str, Any], bytes | None, str]  # (fields, bytes of the image, image's name)
 IMAGE = "image"
-FIELDS, VALUE = 64, 64 * 1024  # limits of the number of fields, and of the bytes of a field
+FIELDS, VALUE = 64, 64 * 1024  # maximum number of fields, and of bytes per field
 UNNAMED = "image"
 NICE = 10  # niceness of the processes that decode large images
 PIECE = 2**16  # bytes
@@ -46,7 +46,7 @@ class _InMemory(MultiPartParser):
 
 
 class Arriving:
-    """Reads request bodies, of which at most `limits.arriving_bytes` are in memory at the same time."""
+    """A reader of request bodies. At most `limits.arriving_bytes` of them are in memory at the same time."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._bytes = limits, 0
@@ -54,7 +54,8 @@ class Arriving:
     async def read(self, request: Request) -> bytes:
         """Return the body of a request.
 
-        Raises RequestRefused: 413 for a large body, 408 for a slow body, 503 if too many requests arrive.
+        Raises RequestRefused: 413 if the body is too large, 408 if it arrives too slowly, 503 if too many requests
+        arrive.
         """
         limits, body = self._limits, bytearray()
         announced = request.headers.get("content-length", "0")
@@ -96,7 +97,7 @@ async def parse(
     else:
         raise RequestRefused(
             415,
-            f"found content type {media or 'none'!r}; expected multipart/form-data with a file {IMAGE}, or "
+            f"found content type {media or 'none'!r}; expected multipart/form-data with a file `{IMAGE}`, or "
             "application/json with the image in base64",
             where="content-type",
         )
@@ -111,7 +112,7 @@ def _from_json(body: bytes, signs: int) -> Sent:
     for at in range(0, len(body), PIECE):
         signs_seen += sum(map(body[at : at + PIECE].count, (b",", b"[", b"{")))
         if signs_seen > signs:
-            raise RequestRefused(422, f"the JSON has more than {signs:,} items, keys and commas", where="body")
+            raise RequestRefused(422, f"the JSON has more than {signs:,} commas and opening brackets", where="body")
     try:
         values = from_json(body, allow_inf_nan=False)
     except ValueError as error:
@@ -158,7 +159,7 @@ async def _fields(form: FormData, lists: Collection[str]) -> Sent:
     for key, value in form.multi_items():
         if isinstance(value, UploadFile):
             if key != IMAGE:
-                raise RequestRefused(422, f"found a file in field {key[:100]!r}, expected in {IMAGE!r}", where=IMAGE)
+                raise RequestRefused(422, f"found a file in field {key[:100]!r}, expected it in {IMAGE!r}", where=IMAGE)
             image, name = await value.read(), _named(value.filename or UNNAMED)
         elif key == IMAGE:
             raise RequestRefused(422, f"`{IMAGE}` is text; expected a file (curl: -F {IMAGE}=@photo.jpg)", where=IMAGE)
@@ -172,7 +173,7 @@ async def _fields(form: FormData, lists: Collection[str]) -> Sent:
 
 
 def _named(name: str) -> str:
-    """Return the last part of a file name, for messages."""
+    """Return the last component of a file name, for messages."""
     return "".join(letter for letter in re.split(r"[/\\]", name)[-1] if letter.isprintable())[:200] or UNNAMED
 
 
@@ -185,9 +186,9 @@ def _wrong(error: ValidationError) -> RequestRefused:
 
 
 class Openers:
-    """Decodes images in processes.
+    """A pool of processes that decode images.
 
-    Large images have processes of their own, with low priority, so that they do not delay others.
+    Large images have separate processes with low priority, so that they do not delay other images.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -201,7 +202,7 @@ class Openers:
     async def open(self, content: bytes | None) -> Picture:
         """Return the decoded image (3, H, W).
 
-        Raises RequestRefused: 413 too many pixels, 415 unknown format, 422 damaged.
+        Raises RequestRefused: 413 for too many pixels, 415 for an unknown format, 422 for a damaged file.
         """
         if content is None:
             raise RequestRefused(422, f"the image is missing; send a file `{IMAGE}`, or base64 in JSON", where=IMAGE)

@@ -30,7 +30,7 @@ class Timing:
 class Job:
     """A request in the queue.
 
-    `answered`: a future for the message or exception. The handler awaits the future, and may cancel it.
+    `answered`: a future for the message or exception. The request's handler awaits the future, and may cancel it.
     """
 
     task: str
@@ -48,13 +48,13 @@ class Job:
         return 0 if self.picture is None else self.picture.numel()
 
 
-Answer = Callable[[Sequence[Job]], None]  # it must set `answered` of each job
+Answer = Callable[[Sequence[Job]], None]  # a function that sets `answered` of each job
 
 
 class Worker:
-    """Calls `answer` with batches of jobs, in its own thread.
+    """A thread that calls `answer` with batches of jobs.
 
-    A batch is for one model. `observe` is called with each batch size.
+    The jobs of a batch are for the same model. `observe` is called with each batch size.
     """
 
     def __init__(self, answer: Answer, limits: Limits, observe: Callable[[int], object] = lambda _: None) -> None:
@@ -132,7 +132,7 @@ class Worker:
                 self._changed.wait()
             if self._stopped:
                 return None
-            # Wait up to `linger` seconds until there are as many jobs as in the last batch, as clients often send in
+            # Wait up to `linger` seconds for as many jobs as in the last batch, because clients often send requests in
             # parallel.
             until = time.monotonic() + self._limits.linger
             while len(self._jobs) < self._last and (left := until - time.monotonic()) > 0:

@@ -1,8 +1,8 @@
 """ImageBERT (Qi et al. 2020, arXiv 2001.07966): BERT over words and regions, mainly to match images and texts.
 
-It has four objectives. It is pre-trained in stages, on data that is closer to the task in each stage. For retrieval,
-the model reads each pair of image and text together. There is no decoder. The authors released no code;
-docs/fidelity.md lists what the paper leaves open.
+It has four objectives. It is pre-trained in stages, and the data of each stage are closer to the task. For retrieval,
+the model reads each pair of image and text together. It has no decoder. The authors released no code; docs/fidelity.md
+lists what the paper leaves open.
 
     position   0     1   2   3  ...  n      P    P  ...  P    P        (P = config.positions - 1, never a word's)
               [CLS]  w1  w2  w3 ... [SEP]   r1   r2 ...  rN  [whole]
@@ -45,12 +45,12 @@ class ImageBertConfig(TextConfig):
 
     layers: Layers = 12
     """Transformer layers."""
-    # The paper writes "Each embedding is projected ..., followed by Layer Normalization". It may mean a norm of the
-    # sum, as in the formula before it, or also a norm of each projected part (feature and box).
+    # The paper writes "Each embedding is projected ..., followed by Layer Normalization". This may mean only a norm of
+    # the sum, as in the formula before it. Or each projected part (feature and box) may have a norm too.
     region_norm: Literal["sum", "each"] = "sum"
-    """Whether the sum of a region's embeddings is normed, or each of them too."""
+    """sum: layer norm of the sum of a region's embeddings; each: also of each embedding before the sum."""
     whole_region: WholeRegion = False
-    """Whether the whole image's feature is one region more."""
+    """Whether the whole image is read as an additional region."""
 
     structural: ClassVar = frozenset({"region_norm"})
     segments: ClassVar = 2  # one for words and one for regions, as BERT has two
@@ -90,7 +90,7 @@ class ImageBert(SystemModel):
         words, text_present = self._words(batch)
         region_rows, present = self._regions(batch)
         regions, text = region_rows.shape[1], words.shape[1]
-        # In the order of the attention mask, regions first. All attend to all, so the order does not matter.
+        # Regions come first, as in the attention mask. All positions attend to all, so the order does not matter.
         x, present = torch.cat([region_rows, words], 1), torch.cat([present, text_present], 1)
         allowed = attention_mask(batch.attention, regions, text, 0, present)
         layers = self.encoder(x, allowed) if self.keep_layers else []
@@ -143,9 +143,9 @@ class ImageBert(SystemModel):
 class LocatedRegionEmbedding(nn.Module):
     """Embed regions as e = LN(v + s + p_img + p_seq) (section 4.1).
 
-    v is computed from the feature, p_img from the box as five numbers. s and p_seq are segment and position. For a
-    hidden region, the feature is zero ("zero out"). Its box stays, to show which region is to be predicted. Words have
-    their own layer norm, which comes from BERT.
+    v is computed from the feature, p_img from the box as five numbers. s and p_seq are the embeddings of segment and
+    position. A hidden region has a feature of zeros ("zero out"). Its box stays, so that the model knows which region
+    to predict. Words have a separate layer norm, which comes from BERT.
     """
 
     def __init__(self, config: ImageBertResolvedConfig) -> None:
@@ -163,7 +163,7 @@ class LocatedRegionEmbedding(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, batch: Batch, shared: Float[Tensor, "D"]) -> Float[Tensor, "B P D"]:
-        """Return the embeddings of all regions. `shared`: the sum of segment and position.
+        """Return the embeddings of all regions. `shared`: the sum of the embeddings of segment and position.
 
         P is R, or R + 1 if the whole image is the last region.
         """
@@ -171,7 +171,7 @@ class LocatedRegionEmbedding(nn.Module):
         embedded, boxes = self.feature(features), geometry(batch, "paper", "paper")
         if hasattr(self, "whole"):
             embedded = torch.cat([embedded, self.whole(self._whole(batch))[:, None]], 1)
-            # The whole image: corners, and share of the area.
+            # The box of the whole image: its corners and its share of the area.
             all_of_it = to_device([0.0, 0.0, 1.0, 1.0, 1.0], boxes.device)
             boxes = torch.cat([boxes, all_of_it.expand(len(batch), 1, 5)], 1)
         places = self.place(boxes)

@@ -31,19 +31,19 @@ class ImageBertObjectives(Objectives):
     region_rate: Share = 0.15
     """Share of the regions that are hidden."""
     region_hidden: Share = 0.9
-    """Share of the chosen regions that are hidden; the others keep their feature."""
+    """Share of the chosen regions that are hidden; the other chosen regions keep their feature."""
     distance: Literal["mean", "sum"] = "mean"
-    """Whether MRFR takes the mean over the numbers of a feature, or their sum, which outweighs the other losses."""
+    """Whether MRFR's loss is the mean over the values of a feature, or their sum, which outweighs the other losses."""
     loss_per: LossPer = "item"
-    """item: masked losses are means over all predictions; pair: sums over a pair, as in the formulas."""
+    """item: masked losses are averaged over all predictions; pair: summed over each pair, as in the formulas."""
     wrong_pairs: Literal["added", "instead"] = "added"
-    """added: each right pair gets a wrong pair of each kind of `negatives`; instead: a share of the pairs is wrong."""
+    """added: for each pair, mismatched pairs are added; instead: they replace a share of the pairs (`broken`)."""
     broken: Share | None = None
-    """Share of the pairs that are mismatched if wrong_pairs=instead; null: half."""
+    """Share of the pairs that are mismatched with wrong_pairs=instead; null: half."""
     negatives: Literal["captions", "pictures", "both"] = "both"
-    """What a mismatched pair gets from another: captions, pictures, or half of each."""
+    """What a mismatched pair takes from another pair: captions, pictures, or half of each."""
     only_matched: bool = True
-    """Whether mismatched pairs are used for matching alone."""
+    """Whether mismatched pairs are used only for matching, and not for the masked losses."""
 
     @model_validator(mode="after")
     def _some(self) -> ImageBertObjectives:

@@ -6,7 +6,7 @@ The paper, section 5:
 - Pre-training: batch 48, Adam, rate 1e-4, 17 epochs on 4 V100.
 - Retrieval on Flickr30k and COCO: batch 24, rate 5e-5, 130 epochs.
 - The paper does not state warm-up and decay; here they are 10% and linear, as in BERT.
-- The number of steps is epochs x data set size / batch: LAIT 2M (the part used), Conceptual Captions 3M, SBU 1M.
+- The number of steps is epochs x data set size / batch. Sizes: LAIT 2M (the part used), Conceptual Captions 3M, SBU 1M.
 
 R@1 for image and caption retrieval in the paper: Flickr30k zero-shot 54.3 and 70.7 after two stages (Table 3),
 Flickr30k fine-tuned 73.1 and 87.0 (Table 2), COCO 1k fine-tuned 73.6 and 85.4.
@@ -25,7 +25,7 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 # Recipes with the paper's sizes and hyperparameters.
 PRETRAIN = preset(
     "image-bert/pretrain",
-    "The paper's pre-training from BERT, 17 epochs of Conceptual Captions and SBU together.",
+    "The paper's pre-training from BERT: 17 epochs of Conceptual Captions and SBU together.",
     system="image-bert",
     task="pretrain",
     model=ImageBertConfig.base(),
@@ -37,7 +37,7 @@ PRETRAIN = preset(
 )
 RETRIEVAL = PRETRAIN.but(
     "image-bert/retrieval",
-    "The paper's retrieval on Flickr30k after pre-training, by the binary loss alone, the best of Table 4.",
+    "The paper's retrieval on Flickr30k after pre-training, with only the binary loss (the best of Table 4).",
     task="retrieval",
     objectives=RetrievalObjectives(),
     optimizer={"lr": 5e-5},
@@ -45,7 +45,7 @@ RETRIEVAL = PRETRAIN.but(
 )
 VQA = PRETRAIN.but(
     "image-bert/vqa",
-    "Questions of VQA 2.0, 20 epochs; the paper has none.",
+    "Questions of VQA 2.0, 20 epochs; the paper does not have this task.",
     task="vqa",
     objectives=VqaObjectives(),
     optimizer={"lr": 5e-5},
@@ -53,9 +53,9 @@ VQA = PRETRAIN.but(
 )
 
 # Table 3 compares data sets and stages of pre-training. Its rows CC and CC+SBU do not use MRFR: their numbers, such as
-# 33.0/60.6/72.5 for CC, also occur in Table 4 in rows without MRFR. The rows with LAIT use all four tasks: they are the
+# 33.0/60.6/72.5 for CC, also occur in Table 4 in rows without MRFR. The rows with LAIT use all four tasks. They are the
 # stages of the model of Tables 1 and 2, whose "both stages" have "all of our four tasks" (section 4.2). The paper does
-# not state the tasks of LAIT+CC+SBU. Here it has all four, so that it differs only in the stages.
+# not state the tasks of LAIT+CC+SBU. Here it has all four, so that only the stages differ.
 LAIT = PRETRAIN.but(
     "image-bert/pretrain/lait",
     "Table 3: pre-training on LAIT alone.",
@@ -81,7 +81,7 @@ CC_SBU = PRETRAIN.but(
 # their regions.
 SMALL = preset(
     "image-bert/small/pretrain",
-    "Pre-training for small worlds and one core; half of the pairs are wrong.",
+    "Pre-training for small drawn worlds and one core; half of the pairs are mismatched.",
     system="image-bert",
     task="pretrain",
     model=ImageBertConfig.tiny(whole_region="given", answer_slot=True, **NO_DROPOUT),
@@ -115,17 +115,17 @@ RECIPES: tuple[Preset | StagedPreset, ...] = (
     ),
     CC_SBU.but(
         "image-bert/pretrain/global",
-        "Table 4, part 1: the whole picture's feature too, on Conceptual Captions and SBU.",
+        "Table 4, part 1: also with the feature of the whole image, on Conceptual Captions and SBU.",
         model={"whole_region": True},
     ),
     CC.but(
         "image-bert/pretrain/cc+mrfr",
-        "Table 4, part 2: MRFR too, on Conceptual Captions.",
+        "Table 4, part 2: also with MRFR, on Conceptual Captions.",
         objectives={"region_features": 1.0},
     ),
     RETRIEVAL.but(
         "image-bert/retrieval/36-regions",
-        "Table 4, part 3: retrieval on Flickr30k with 36 regions of a picture.",
+        "Table 4, part 3: retrieval on Flickr30k with 36 regions per image.",
         model={"max_regions": 36},
     ),
     *(

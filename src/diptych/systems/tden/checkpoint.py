@@ -1,7 +1,7 @@
 """Import checkpoints of TDEN's released code (YehLi/xmodaler), and initialise a model from BERT.
 
 Models for pre-training, captioning, retrieval, VQA and VCR use the same tensor names for their encoders. A file has
-only the parts that its task needs, so its layers and heads show the task.
+only the parts that its task needs. So the task is recognised by the layers and heads in the file.
 """
 
 import os
@@ -75,7 +75,7 @@ TABLE = (
     | layer_table("decoder.g_layers", "decoder", DECODER_LAYER, DECODER_ATTENTIONS)
     | {f"{pool}.{there}": f"{POOLS[pool]}.{here}" for pool in POOLS for there, here in IN_POOL.items()}
 )
-READ, CHOICE = "heads.answer.read.", "heads.choice."  # in VCR models READ becomes CHOICE, with one score per choice
+READ, CHOICE = "heads.answer.read.", "heads.choice."  # in VCR models, READ is renamed CHOICE: one score per choice
 BIAS, BIAS_AGAIN = "predictor.bias", "predictor.decoder.bias"  # the file stores this parameter under two names
 
 
@@ -84,9 +84,9 @@ def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, 
 
     Return our config, the names of the heads, the state dict, and a report of every key.
 
-    Sizes are inferred from the tensors. The file does not have the number of attention heads; `heads` defaults to width
-    / 64. The released models use the vocabulary of bert-base-uncased. Raises CheckpointError for files of other systems
-    and for sizes that do not fit.
+    Sizes are inferred from the tensors, except the number of attention heads: `heads` defaults to width / 64. The
+    released models use the vocabulary of bert-base-uncased. Raises CheckpointError for files of other systems and for
+    sizes that do not fit.
     """
     theirs, names_there = bert.in_full(
         read_weights(path), lambda name: name.removeprefix("module.").removeprefix("model.")
@@ -99,7 +99,7 @@ def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, 
     twice = BIAS in theirs and theirs.pop(BIAS_AGAIN, None) is not None
     ours, report = rename(theirs, names_there, TABLE, {})
     if twice:
-        report.left[names_there[BIAS_AGAIN]] = f"{BIAS} once more"
+        report.left[names_there[BIAS_AGAIN]] = f"a copy of {BIAS}"
     if len(theirs.get("predictor.u_logits.1.weight", ())) == 1:
         ours = {name.replace(READ, CHOICE): value for name, value in ours.items()}
         report.renamed = {there: name.replace(READ, CHOICE) for there, name in report.renamed.items()}
@@ -113,9 +113,7 @@ def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, 
 def start_tden(model: Tden, source: str | os.PathLike[str]) -> ImportReport:
     """Initialise the sentence encoder, the word embeddings and the word head from BERT.
 
-    All other weights stay as they are.
-
-    The authors initialise the other encoders from a file that they did not release.
+    All other weights stay unchanged. The authors initialise the other encoders from a file that they did not release.
     """
     path, ours, report = bert.read_bert(source)
     config = model.config

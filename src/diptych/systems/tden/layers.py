@@ -44,7 +44,7 @@ class ObjectEmbedding(nn.Module):
 
 
 class CrossModalLayer(Layer):
-    """A layer in which regions and words attend to each other. Both use the same weights for attention.
+    """A layer in which regions and words attend to each other, with the same attention weights for both.
 
     `own_ffn`: regions have a separate feed-forward layer, as in the released code.
     """
@@ -76,7 +76,10 @@ class CrossModalLayer(Layer):
 
 
 def closed_over(present: Bool[Tensor, "B P"], past: Float[Tensor, "1 1 U U"]) -> Float[Tensor, "B 1 L L"]:
-    """Return the mask that is added to attention scores: regions see regions; words see regions and previous words."""
+    """Return the mask that is added to attention scores.
+
+    Regions attend to regions; words attend to regions and earlier words.
+    """
     count, words = present.shape[1], past.shape[-1]
     closed = past.new_full((present.shape[0], 1, count + words, count + words), CLOSED)
     closed[..., :count] = closed_of(present, past)
@@ -87,7 +90,7 @@ def closed_over(present: Bool[Tensor, "B P"], past: Float[Tensor, "1 1 U U"]) ->
 def through(
     layers: nn.ModuleList, x: Tensor, present: Tensor, *count: int, requested: Bool[Tensor, "B L"] | None = None
 ) -> Stream:
-    """Return the states after layers in which all positions attend to all.
+    """Run layers in which all positions attend to all. Return the states after each layer.
 
     `count`: number of regions, for cross-modal layers.
     """
@@ -97,7 +100,7 @@ def through(
 def after_each(
     layers: nn.ModuleList, x: Tensor, closed: Tensor, *more: Any, requested: Bool[Tensor, "B L"] | None = None
 ) -> tuple[Tensor, ...]:
-    """Return the states after each layer, or the input if there are no layers.
+    """Return the states after each layer. If there are no layers, return only the input.
 
     `more`: further arguments for each layer.
     """
@@ -108,9 +111,9 @@ def after_each(
 
 
 class OneAnswer(nn.Module):
-    """The paper's answer classifier. The states of image, question and decoder are pooled, summed and scored.
+    """The paper's answer classifier, which returns one logit per answer.
 
-    Returns logits, one per answer.
+    The states of image, question and decoder are each pooled to a vector. A linear layer reads the sum of the vectors.
     """
 
     def __init__(self, sizes: HeadSizes, streams: int, answers: int) -> None:
@@ -130,8 +133,8 @@ class OneAnswer(nn.Module):
 class ReadAnswer(nn.Module):
     """The released code's answer classifier on the cross-modal encoder.
 
-    The score is computed from the product of two vectors: the image's, pooled after each layer, and the question's. In
-    the code, VCR models have only this classifier, with one score per choice.
+    The score is computed from the product of two vectors, of the image (pooled after each layer) and of the question.
+    In the code, VCR models have only this classifier, with one score per choice.
     """
 
     def __init__(self, sizes: HeadSizes, layers: int, answers: int) -> None:
@@ -168,7 +171,7 @@ class TwoAnswers(nn.Module):
 class PairHead(nn.Module):
     """Score how well image and text match.
 
-    As in ViLBERT, the score is a linear layer on the product of the states of [IMG] and [CLS].
+    As in ViLBERT, the score is computed by a linear layer from the product of the states of [IMG] and [CLS].
     """
 
     reads = frozenset({"img", "cls"})

@@ -1,8 +1,9 @@
 """TDEN (Li, Pan, Yao, Chen, Mei, AAAI 2021, arXiv 2101.11562): two separate encoders, a joint encoder, a decoder.
 
-Each modality has its own encoder. Understanding and generation are separate: the cross-modal encoder reads, and the
-cross-modal decoder generates text (Fig. 2c). Both receive words from the same sentence encoder. Words that are read
-attend to each other; words that are generated attend only to previous words. The segment distinguishes the two.
+Images and texts have separate encoders. Understanding and generation are separate too: the cross-modal encoder reads,
+and the cross-modal decoder generates text (Fig. 2c). Both receive words from the same sentence encoder. Words that are
+read attend to each other; words that are generated attend only to earlier words. Segment embeddings distinguish the two
+kinds of words.
 
     block      regions               text                         target
               [IMG] r1 r2 ... rR    [CLS] w1 w2 ... wT [SEP]     [CLS] w1 w2 ... wT      predicts w1 w2 ... wT [SEP]
@@ -18,8 +19,8 @@ attend to each other; words that are generated attend only to previous words. Th
 
 [IMG] has the mean feature of the regions that are not hidden, and the whole image as its box. [SEP] is the last token
 of `Sample.text`, and [CLS] the first of `Sample.target`; the model adds [CLS] to the text. The config can also select
-the other structures of Table 1. With one stream, a single stack does everything. With two streams, the cross-modal
-encoder also generates text.
+the other structures of Table 1. With one stream, a single stack of layers reads and generates. With two streams, the
+cross-modal encoder also generates text.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class TdenConfig(TextConfig):
     """
 
     structure: Structure = "decoupled"
-    """One stream, two streams, or two streams decoupled (Table 1)."""
+    """One stream, two streams, or two decoupled streams with a separate decoder (Table 1)."""
     object_layers: MaybeLayers = 6
     """Layers of the object encoder."""
     sentence_layers: MaybeLayers = 12
@@ -76,23 +77,23 @@ class TdenConfig(TextConfig):
     decoder_layers: MaybeLayers = 6
     """Layers of the cross-modal decoder; 0: none."""
     segments: Size = 3
-    """Segment embeddings: the code's; 0 and 1 are used."""
+    """Number of segment embeddings, as in the code; only 0 and 1 are used."""
     embedding_norm_eps: Epsilon = 1e-5
     """Epsilon of the embeddings' layer norm."""
     decoder_memory: Source = "paper"
-    """What the decoder reads: the object encoder, or (official) the cross-modal encoder if there is a text."""
+    """What the decoder attends to. paper: the object encoder; official: the cross-modal encoder if there is a text."""
     cross_ffn: Source = "paper"
-    """paper: one feed-forward layer for both modalities; official: one each."""
+    """paper: regions and words share a feed-forward layer; official: each has its own."""
     vqa_fusion: Source = "paper"
-    """paper: one vector of encoder and decoder; official: two classifiers."""
+    """paper: one answer classifier for encoder and decoder; official: one for each."""
     similarity: Source = "paper"
-    """paper: the last object layer is pooled; official: every one, and the vectors are batch-normed."""
+    """paper: the states of the last object layer are pooled; official: of every object layer, with batch norm."""
     similarity_width: Size = 1024
     """Width of the vectors that ISM compares."""
     answer_width: Size | None = None
-    """Width of the pooled vectors that answers are predicted from; null: that of the states."""
+    """Width of the pooled vectors from which answers are predicted; null: the width of the states."""
     tied_words: bool = True
-    """Whether the word head shares the word embeddings."""
+    """Whether the word head's output matrix is the word embedding."""
 
     structural: ClassVar = frozenset(
         {"structure", "decoder_memory", "cross_ffn", "vqa_fusion", "similarity", "tied_words"}
@@ -130,7 +131,7 @@ class TdenConfig(TextConfig):
 def _layers(objects: int, sentence: int, cross: int, decoder: int, changes: dict[str, Any]) -> dict[str, int]:
     """Return the numbers of layers for the structure in `changes`.
 
-    With one stream, the single stack has as many layers as a word passes in the decoupled structure.
+    With one stream, the single stack has as many layers as a word passes through in the decoupled structure.
     """
     structure = changes.get("structure", "decoupled")
     if structure == "single-stream":
@@ -280,18 +281,18 @@ class Tden(DecoderModel):
         return self._alone(objects), self._alone(sentence)
 
     def _alone(self, stream: Stream) -> Stream:
-        """Return the states of one modality, encoded without the other.
+        """Return the states of images or texts, encoded without the other.
 
-        With one stream, the single stack encodes it.
+        With one stream, the single stack encodes them.
         """
         if self.config.structure != "single-stream":
             return stream
         return through(self.cross, stream.last, stream.present)
 
     def _requested(self, batch: Batch, count: int) -> Bool[Tensor, "B L"] | None:
-        """Return a mask of the joint positions whose last states are needed.
+        """Return a mask of the joint positions whose last states are needed. None means all positions.
 
-        `count`: number of positions before the text. None: all positions.
+        `count`: number of positions before the text.
         """
         special: dict[str, Tensor | int] = {"img": 0, "cls": count}
         if self.config.answer_slot:
@@ -319,7 +320,7 @@ class Tden(DecoderModel):
     def _memory(self, objects: Stream, joint: tuple[Stream, Stream] | None) -> Stream:
         """Return the region states that the decoder attends to.
 
-        With `official`, they are the joint states in pre-training and VQA (docs/fidelity.md, 2.3).
+        With decoder_memory=official, they are the joint states in pre-training and VQA (docs/fidelity.md, 2.3).
         """
         return joint[0] if joint is not None and self.config.decoder_memory == "official" else objects
 

@@ -27,7 +27,7 @@ OVERLAP = 0.4  # IoU above which regions overlap (func_pretrain.py:44)
 class TdenObjectives(Objectives):
     """Settings of the four objectives. Each can be switched off (Table 2).
 
-    The value `official` means: as in the released code.
+    The value `official` follows the released code.
     """
 
     without_classes = "regions=false"
@@ -42,27 +42,27 @@ class TdenObjectives(Objectives):
     matching: Literal["paper", "official", "older"] | None = "paper"
     """Form of image-sentence matching (ISM); null: off."""
     matching_on: Literal["unimodal", "cross"] = "unimodal"
-    """What ISM matches: the two encoders' vectors, or (Table 2, row 4) pairs in the cross-modal encoder."""
+    """unimodal: ISM compares vectors of the two encoders; cross: it reads the cross-modal encoder (Table 2, row 4)."""
     margin: NonNegativeFloat | None = None
-    """Margin of ISM; null: that of its form."""
+    """Margin of ISM; null: the margin of the form in `matching`."""
     equal_texts: Literal["papers", "content"] = "papers"
-    """What a copy of the right text or image is: a mismatched one (papers), or right too (content)."""
+    """Whether a copy of the right text or image counts as mismatched (papers), or as right (content)."""
     two_pass: Literal["A", "B", "C"] | None = "A"
     """Scheduled sampling in two passes: Two-Pass-A, B or C; null: one pass."""
     sampling: Source = "paper"
-    """paper: words are drawn, and one step; official: the likeliest words, and two steps."""
+    """paper: words are sampled, and both passes make one step; official: the likeliest words, and one step per pass."""
     msg_input: Source = "paper"
-    """What the decoder reads: the words of the sentence (paper), or the sentence with its [MASK]s (official)."""
+    """What the decoder reads: the original sentence (paper), or the sentence with its [MASK]s (official)."""
     region_suppression: Source = "paper"
-    """paper: none; official: all regions that overlap a chosen one are hidden too."""
+    """paper: only chosen regions are hidden; official: also all regions that overlap a chosen one."""
     masking: Source = "paper"
-    """paper: a chosen piece becomes [MASK]; official: 80/10/10."""
+    """paper: a chosen word piece becomes [MASK]; official: [MASK], a random piece or no change (80/10/10)."""
     rate: Share = 0.15
     """Share of the words that are hidden."""
     region_rate: Share = 0.15
     """Share of the regions that are hidden."""
     region_hidden: Share = 1.0
-    """Share of the chosen regions that are hidden (the code: 0.9); the others keep their feature."""
+    """Share of the chosen regions that are hidden (the code: 0.9); the other chosen regions keep their feature."""
 
     @model_validator(mode="after")
     def _fits(self) -> TdenObjectives:

@@ -8,10 +8,10 @@ The paper, "Experimental Settings":
 - Retrieval on Flickr30k: batch 512, rate 2e-5, 30 epochs.
 - VCR: batch 64, rate 2e-5, 20 epochs.
 
-The paper does not state warm-up and decay. Both are taken from the re-released code (xmodaler, configs/), as shares of
-all epochs. `official` recipes use all numbers of the re-release (docs/fidelity.md). Scores in Tables 1 and 2, with
-Two-Pass-A: COCO CIDEr 133.4 after SCST, VQA test-dev 72.5, retrieval R@1 63.6. The re-release reports 132.6, 71.9 and
-62.0.
+The paper does not state warm-up and decay. Both are taken from the re-released code (xmodaler, configs/), in proportion
+to the number of epochs. `official` recipes use all numbers of the re-release (docs/fidelity.md). Scores in Tables 1 and
+2, with Two-Pass-A: COCO CIDEr 133.4 after SCST, VQA test-dev 72.5, retrieval R@1 63.6. The re-release reports 132.6,
+71.9 and 62.0.
 """
 
 from functools import partial
@@ -55,8 +55,8 @@ CAPTION = PRETRAIN.but(
     optimizer={"lr": 3e-5, "warmup_share": 0.2},
     training={"steps": 354_000, "batch": 16},
 )
-# The learning rate falls in epochs 10 and 12 of 20. Choosing among 3,129 answers is the protocol of bottom-up
-# attention. The split is the official train split.
+# The learning rate falls in epochs 10 and 12 of 20. The choice among 3,129 answers follows bottom-up attention. The
+# split is the official train split.
 VQA = PRETRAIN.but(
     "tden/vqa",
     "The paper's questions of VQA 2.0.",
@@ -69,14 +69,14 @@ VQA = PRETRAIN.but(
 # The learning rate falls after 30% and 60% of the epochs. Each text is contrasted with all images of its batch.
 RETRIEVAL = PRETRAIN.but(
     "tden/retrieval",
-    "The paper's retrieval on Flickr30k: vectors of pictures and of texts, matched.",
+    "The paper's retrieval on Flickr30k, by vectors of images and texts.",
     task="retrieval",
     objectives=MATCHING,
     optimizer={"lr": 2e-5, "schedule": "step", "milestones": (2550, 5100), "gamma": 0.1},
     training={"steps": 8500, "batch": 512, "micro_batch": None},
 )
-# The learning rate falls in epochs 4 and 8 of 20. As in VL-BERT, a VCR question gives two samples: one for the answer,
-# one for the rationale.
+# The learning rate falls in epochs 4 and 8 of 20. As in VL-BERT, each VCR question makes two samples: one for the
+# answer, one for the rationale.
 VCR = PRETRAIN.but(
     "tden/vcr",
     "The paper's visual commonsense reasoning.",
@@ -100,7 +100,7 @@ OFFICIAL_SHAPE = TdenConfig.base(
 )
 OFFICIAL_CAPTION = CAPTION.but(
     "tden/official/caption",
-    "Captions of COCO as the re-release has it, with label smoothing.",
+    "Captions of COCO as in the re-released code, with label smoothing.",
     model=OFFICIAL_SHAPE,
     objectives={"label_smoothing": 0.1},
     optimizer={"clip_value": 0.1},
@@ -110,7 +110,7 @@ OFFICIAL_CAPTION = CAPTION.but(
 OFFICIAL: tuple[Preset, ...] = (
     PRETRAIN.but(
         "tden/official/pretrain",
-        "Pre-training as the re-release has it.",
+        "Pre-training as in the re-released code.",
         model=OFFICIAL_SHAPE,
         objectives={"matching": "official", "masking": "official", "region_hidden": 0.9}
         | {"sampling": "official", "msg_input": "official", "region_suppression": "official"},
@@ -122,7 +122,7 @@ OFFICIAL: tuple[Preset, ...] = (
     OFFICIAL_CAPTION,
     VQA.but(
         "tden/official/vqa",
-        "Questions of VQA 2.0 as the re-release has it, over 100 regions.",
+        "Questions of VQA 2.0 as in the re-released code, with 100 regions.",
         model=derive(OFFICIAL_SHAPE, max_regions=100),
         optimizer={"betas": (0.9, 0.98)},
         decoding={"ended": "kept"},
@@ -130,7 +130,7 @@ OFFICIAL: tuple[Preset, ...] = (
     ),
     RETRIEVAL.but(
         "tden/official/retrieval",
-        "Retrieval on Flickr30k as the re-release has it: 100 epochs.",
+        "Retrieval on Flickr30k as in the re-released code: 100 epochs.",
         model=OFFICIAL_SHAPE,
         objectives={"matching": "official"},
         optimizer={"clip": 2.0, "milestones": (8490, 16_980)},
@@ -142,7 +142,7 @@ OFFICIAL: tuple[Preset, ...] = (
 
 SMALL = preset(
     "tden/small/pretrain",
-    "Pre-training for small worlds and one core; words are hidden as BERT's are.",
+    "Pre-training for small worlds and one core; words are masked as in BERT.",
     system="tden",
     task="pretrain",
     model=TdenConfig.tiny(**NO_DROPOUT),
@@ -153,12 +153,12 @@ SMALL = preset(
 )
 SMALL_RETRIEVAL = SMALL.but(
     "tden/small/retrieval",
-    "Retrieval by vectors of pictures and of texts, for small worlds and one core.",
+    "Retrieval by vectors of images and texts, for small worlds and one core.",
     task="retrieval",
     objectives=derive(MATCHING, equal_texts="content"),
 )
 
-# All rows have all four stacks of layers, because the paper reports captions for row 1 and answers for row 2. A stack
+# All rows have all four stacks of layers, because the paper reports captions for row 1 and VQA for row 2. A stack
 # without a pre-training objective is trained only in fine-tuning. Row 6 is the paper's final model.
 TABLE_2: tuple[tuple[str, dict[str, Any]], ...] = (
     ("MLM, MOC, ISM", {"writing": False, "two_pass": None}),
@@ -208,7 +208,7 @@ RECIPES: tuple[Preset, ...] = (
     ),
     OFFICIAL_CAPTION.but(
         "tden/official/scst",
-        "Self-critical training as the re-release has it: 50 epochs.",
+        "Self-critical training as in the re-released code: 50 epochs.",
         init=None,
         objectives=SelfCriticalObjectives(writes="decoder"),
         optimizer={"lr": 5e-6, "warmup_share": None, "schedule": "step", "decay_every": 21_240, "gamma": 0.8},

@@ -21,9 +21,9 @@ def import_unified_vlp(
 
     Return our config, the names of the heads, the state dict, and a report of every key.
 
-    Sizes are inferred from the tensors, except two. `heads` defaults to width / 64, and `max_regions` must be as in
-    training. The released models use the vocabulary of bert-base-cased. Raises CheckpointError for files of other
-    systems and for sizes that do not fit.
+    Sizes are inferred from the tensors, with two exceptions. `heads` defaults to width / 64, and `max_regions` must be
+    the value of the training run. The released models use the vocabulary of bert-base-cased. Raises CheckpointError for
+    files of other systems and for sizes that do not fit.
     """
     theirs, names_there = bert.in_full(read_weights(path), bert.bert_name)
     _check_system(theirs, path)

@@ -7,7 +7,7 @@ mask). The segment embeddings of a sample distinguish the two cases.
               [CLS] r1 r2 ... rN [SEP]   w1  w2  w3 ... [STOP]     q1  q2  q3 ...
     segment    4 ----------------- 4      5 ---------------- 5      5 ---------- 5      seq2seq
                0 ----------------- 0      1 ---------------- 1                          bidirectional
-    block      regions                   text                      target: queries, each at the place of its word
+    block      regions                   text                      target: queries, each at the position of its word
 
 [STOP] is the token [SEP] at the end of `Sample.text`; the model adds the other special tokens. Instead of a position
 embedding, a region has an embedding of its box and its class (Eq. 1).
@@ -53,27 +53,27 @@ class UnifiedVLPConfig(ModelConfig):
     layers: Layers = 12
     """Transformer layers."""
     segments: Literal[6, 2] = 6
-    """Segment embeddings; 2 for the code without --new_segment_ids."""
+    """Number of segment embeddings; 2 for models trained without --new_segment_ids."""
     norm_eps: Epsilon = 1e-5
-    """Epsilon of the layer norms: the code's; BERT has 1e-12."""
+    """Epsilon of the layer norms, as in the code; BERT has 1e-12."""
     region_embedding: Source = "paper"
-    """Region embedding of the paper or of the code (docs/fidelity.md)."""
+    """Region embedding as in the paper or in the code (docs/fidelity.md)."""
     fc7: bool = False
-    """Whether a region's feature first passes one more layer, as the detector's fc7; the code's always does."""
+    """Whether region features first pass an additional layer like the detector's fc7. The code always has it."""
     box_norm: Source = "paper"
-    """Norm of the boxes of the paper or of the code (docs/fidelity.md)."""
+    """Normalisation of box coordinates as in the paper or in the code (docs/fidelity.md)."""
     geometry: Source = "paper"
-    """Numbers of a box of the paper or of the code (docs/fidelity.md)."""
+    """Numbers that describe a box, as in the paper or in the code (docs/fidelity.md)."""
     whole_region: WholeRegion = False
-    """Whether the whole image's feature is one region more."""
+    """Whether the whole image is read as an additional region."""
     class_input: bool = True
     """Whether the detector's class probabilities are part of the input (Table 6)."""
     # paper: a hidden region keeps its box, so that its class can be predicted (Table 6, "region label as pretext").
     # official: it keeps only its segment (the code's --mask_image_regions). The code also tries to exclude hidden
-    # regions from attention, but changes only a copy of the mask (seq2seq_loader.py:305). So they stay visible, here
-    # too.
+    # regions from attention, but changes only a copy of the mask (seq2seq_loader.py:305). So other positions still
+    # attend to them, in the code and here.
     hidden_regions: Source = "paper"
-    """paper: a hidden region keeps its box; official: nothing but its segment."""
+    """paper: a hidden region keeps its box; official: it keeps only its segment."""
 
     regions_fixed: ClassVar = True  # so that the text always begins at position max_regions + 2
     structural: ClassVar = frozenset({"region_embedding", "box_norm", "geometry", "class_input"})
@@ -88,7 +88,7 @@ class UnifiedVLPConfig(ModelConfig):
 
     @property
     def max_text(self) -> int:
-        """Return the largest number of words in a text, counting its [SEP]."""
+        """Return the maximum number of words in a text, including its [SEP]."""
         return self.positions - self.max_regions - 2
 
     @property
@@ -146,7 +146,7 @@ class UnifiedVLP(SystemModel):
     def provided(cls, shape: UnifiedVLPConfig) -> frozenset[Capability]:
         """Return what a model with this config provides for objectives.
 
-        Only with hidden_regions=official does `States.embedded` keep the embeddings of hidden regions.
+        `States.embedded` keeps the embeddings of hidden regions only with hidden_regions=official.
         """
         hides: frozenset[Capability] = frozenset({"hidden embeddings"} if shape.hidden_regions == "official" else ())
         return cls.provides | hides
@@ -222,7 +222,7 @@ class UnifiedVLP(SystemModel):
     ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], dict[str, Tensor]]:
         """Return the embeddings of [CLS], regions and [SEP] before layer norm, and a mask that is False for padding.
 
-        Also return two parts of the region embeddings, from features and from boxes.
+        Also return the two terms of the region embeddings, from features and from boxes.
         """
         count, device = batch.boxes.shape[1], batch.boxes.device
         refuse_more_regions(batch, self.config.max_regions)
@@ -249,7 +249,7 @@ class UnifiedVLP(SystemModel):
     ) -> Float[Tensor, "N T D"]:
         """Return embeddings of words or queries before layer norm.
 
-        `start`: position in the text of the first word, one for all rows or one per row.
+        `start`: position of the first word in the text, one for all rows or one per row.
         """
         refuse_more_words(words.shape[1] + (0 if isinstance(start, list) else start), self.config.max_text)
         first = self.config.max_regions + 2

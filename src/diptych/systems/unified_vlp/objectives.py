@@ -17,15 +17,15 @@ class UnifiedVLPObjectives(Objectives):
     kind: Literal["unified-vlp"] = "unified-vlp"
     """Kind of objectives."""
     words: Literal["masked", "queries"] | None = "masked"
-    """How words are predicted: masked, by a query at every word, or (null) not at all."""
+    """masked: masked words are predicted; queries: every word is predicted by a query; null: no words are predicted."""
     seq2seq: Share = 0.75
-    """Share of samples whose words attend to the left alone, the paper's lambda; in others they attend both ways."""
+    """Share of samples in which words attend only to earlier words (the paper's lambda). In others, to all words."""
     rate: Share = 0.15
     """Share of the words that are hidden."""
     most: PositiveInt | None = None
-    """Words that are hidden at most (the code: 3); null: no limit."""
+    """Maximum number of hidden words (the code: 3); null: no limit."""
     drop_worst: PartialShare = 0.0
-    """Share of the samples, those of the highest loss, that is left out."""
+    """Share of the samples that is left out of the loss: the samples with the highest losses."""
     label_smoothing: PartialShare = 0.0
     """Label smoothing of the words."""
     region_class: NonNegativeFloat = 0.0
@@ -34,10 +34,10 @@ class UnifiedVLPObjectives(Objectives):
     """Share of the regions that are hidden."""
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
-        """Return the schedule. It has one update.
+        """Return the schedule.
 
-        With words=queries it has two, for queries and masked words, and each step draws one with the probabilities
-        seq2seq and 1 - seq2seq.
+        It has one update. With words=queries it has two, for queries and for masked words. Each step then draws one of
+        them, with the probabilities seq2seq and 1 - seq2seq.
         """
         both, read = (TEXT_AFTER_REGIONS, self.seq2seq), (BIDIRECTIONAL, 1 - self.seq2seq)
         drawn: list[tuple[Objective | None, float]] = [(None, 1.0)]

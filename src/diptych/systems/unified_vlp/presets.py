@@ -6,8 +6,8 @@ The paper, Table 8:
 - COCO: rate 1e-4, 30 epochs. Flickr30k: rate 3e-5, 30 epochs.
 - VQA 2.0: batch 128, rate 2e-5, 20 epochs.
 
-By the file names of the released weights, the rates were 1e-4 for Conceptual Captions and 3e-5 for COCO; the `official`
-recipes use these. Scores in Tables 2 and 4: COCO test CIDEr 116.9 and BLEU-4 36.5, VQA test-dev 70.5.
+According to the file names of the released weights, the rates were 1e-4 for Conceptual Captions and 3e-5 for COCO. The
+`official` recipes use these rates. Scores in Tables 2 and 4: COCO test CIDEr 116.9 and BLEU-4 36.5, VQA test-dev 70.5.
 """
 
 from diptych.models.decoding import DecodingOptions
@@ -54,10 +54,10 @@ CAPTION = PRETRAIN.but(
     training={"steps": 33_000},
 )
 # Appendix: the models of Tables 2 and 4 (test) are trained on train and val (658 k questions), the models of Table 7
-# only on train (444 k). Choosing among 3,129 answers is the protocol of bottom-up attention.
+# only on train (444 k). The choice among 3,129 answers follows bottom-up attention.
 VQA = PRETRAIN.but(
     "unified-vlp/vqa",
-    "The paper's questions of VQA 2.0 (test): train and val are learnt, so that nothing is left to validate on.",
+    "The paper's questions of VQA 2.0 (test): trained on train and val, so without validation.",
     task="vqa",
     objectives=VqaObjectives(),
     optimizer={"lr": 2e-5},
@@ -69,14 +69,14 @@ VQA = PRETRAIN.but(
 # weights.
 OFFICIAL = PRETRAIN.but(
     "unified-vlp/official/pretrain",
-    "Pre-training as the released code has it: 3 masks at most, a third of the paper's rate.",
+    "Pre-training as in the released code: at most 3 masks, a third of the paper's learning rate.",
     model=UnifiedVLPConfig.base(region_embedding="official", box_norm="official", geometry="official"),
     objectives={"most": 3},  # --max_pred
     optimizer={"lr": 1e-4},
 )
 OFFICIAL_CAPTION = OFFICIAL.but(
     "unified-vlp/official/caption",
-    "Captions of COCO as the released code has it.",
+    "Captions of COCO as in the released code.",
     task="caption",
     objectives={"seq2seq": 1.0},
     optimizer={"lr": 3e-5},
@@ -84,7 +84,7 @@ OFFICIAL_CAPTION = OFFICIAL.but(
 )
 OFFICIAL_VQA = VQA.but(
     "unified-vlp/official/vqa",
-    "Questions of VQA 2.0 as the released code has it: a word of each is masked.",
+    "Questions of VQA 2.0 as in the released code: one word of each question is masked.",
     model=UnifiedVLPConfig.base(region_embedding="official", box_norm="official", geometry="official"),
     objectives={"masks_a_word": True},
 )
@@ -112,21 +112,21 @@ RECIPES: tuple[Preset, ...] = (
     *(
         PRETRAIN.but(
             f"unified-vlp/pretrain/lambda-{share:g}",
-            f"A point of the paper's grid of lambda: a share of {share:g} is seq2seq.",
+            f"A value of lambda in the paper's grid: a share of {share:g} is seq2seq.",
             objectives={"seq2seq": share},
         )
         for share in (0.0, 0.25, 0.5, 0.75, 1.0)
     ),
     PRETRAIN.but(
         "unified-vlp/pretrain/region-class-pretext",
-        "Table 6, first row: the region's class is predicted and not given.",
+        "Table 6, first row: region classes are predicted, and are not an input.",
         model={"class_input": False},
         objectives={"region_class": 1.0},
     ),
     *(
         base.but(
             f"{base.name}/queries",
-            "Diptych's own pre-training: a query at every word instead of masks on 15% (decision 0005).",
+            "Diptych's own pre-training: a query for every word instead of masks on 15% (decision 0005).",
             objectives={"words": "queries"},
         )
         for base in (PRETRAIN, SMALL)
@@ -139,12 +139,12 @@ RECIPES: tuple[Preset, ...] = (
     ),
     CAPTION.but(
         "unified-vlp/caption/without-pretraining",
-        "Captions of COCO by a model that has not been pre-trained on pictures (Table 8): three times the rate.",
+        "Captions of COCO by a model without pre-training on images (Table 8): three times the learning rate.",
         optimizer={"lr": 3e-4},
     ),
     VQA.but(
         "unified-vlp/vqa/train",
-        "Table 7: answers on val, of a model that has learnt train alone.",
+        "Table 7: answers on val, by a model trained only on train.",
         training={"steps": 69_500, "validate_every": 5000},
         data={"split": "train"},
     ),
@@ -161,7 +161,7 @@ RECIPES: tuple[Preset, ...] = (
     ),
     OFFICIAL_CAPTION.but(
         "unified-vlp/official/scst",
-        "Self-critical training as the released code has it: the sample's own reference, drawn with dropout.",
+        "Self-critical training as in the released code: one reference per sample, captions sampled with dropout.",
         init=None,
         objectives=SelfCriticalObjectives(writes="queries", references="official", dropout=True),
         optimizer={"lr": 1e-6},

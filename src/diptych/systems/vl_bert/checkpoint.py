@@ -1,7 +1,7 @@
 """Import checkpoints of VL-BERT's released code (jackroos/VL-BERT), and initialise a model from BERT or a ResNet.
 
-Models for pre-training, VQA, VCR and RefCOCO+ share the same core, which in VCR files has the prefix `vlbert._module`.
-The heads in a file show its task.
+Models for pre-training, VQA, VCR and RefCOCO+ share the same encoder, whose tensors have the prefix `vlbert._module` in
+VCR files. The heads in a file show its task.
 """
 
 import os
@@ -57,7 +57,7 @@ VCR = {
 }
 REFCOCO = {"final_mlp.0.dense": "heads.region_score.dense", "final_mlp.2": "heads.region_score.out"}
 PRETRAINED = {"vlbert.pooler.dense": "heads.match.pool.0"}
-HEADS = {  # a tensor that shows the task -> heads; the first match counts
+HEADS = {  # tensor name that identifies the task -> heads; the first match counts
     "final_mlp.0.LayerNorm.weight": VQA,
     "final_mlp.1.weight": VCR,
     "final_mlp.0.dense.weight": REFCOCO,
@@ -69,9 +69,9 @@ NETWORK = {
     "image_feature_extractor.roi_head_feature_extractor.": "regions.network.head.",
 }
 UNUSED = {
-    "vlbert.mlm_head.predictions.decoder.": "the word embeddings once more",
+    "vlbert.mlm_head.predictions.decoder.": "a copy of the word embeddings",
     "vlbert.pooler.": "a pooler that no head of this task reads",
-    "image_feature_extractor.head.0.": "the network's last stage once more",
+    "image_feature_extractor.head.0.": "a copy of the network's last stage",
 }
 DEPTHS: dict[int, Network] = {6: "resnet50", 23: "resnet101", 36: "resnet152"}  # number of blocks in stage 3 -> network
 
@@ -88,10 +88,10 @@ def import_vl_bert(
 
     Return our config, the names of the heads, the state dict, and a report of every key.
 
-    Sizes are inferred from the tensors, except two. `heads` defaults to width / 64. `feature_size` is not stored in
-    files of fine-tuned models. It defaults to half of the input size of the layer that reads features, or 2,048 without
-    that layer. The released models use the vocabulary of bert-base-uncased. Raises CheckpointError for files of other
-    systems and for sizes that do not fit.
+    Sizes are inferred from the tensors, with two exceptions. `heads` defaults to width / 64. `feature_size` is not
+    stored in files of fine-tuned models. It defaults to half of the input size of the layer that reads features, or to
+    2,048 if the file lacks this layer. The released models use the vocabulary of bert-base-uncased. Raises
+    CheckpointError for files of other systems and for sizes that do not fit.
     """
     theirs, names_there = bert.in_full(read_weights(path), _clean)
     if WORDS not in theirs:
@@ -117,8 +117,8 @@ def import_vl_bert(
 def start_vl_bert(model: VLBert, source: str | os.PathLike[str]) -> ImportReport:
     """Initialise word embeddings, encoder, word head and poolers from BERT. `source`: a file, a folder, or a hub id.
 
-    All other weights stay as they are. So does the third segment embedding, of the regions, because BERT has only two
-    (as in common/visual_linguistic_bert.py).
+    All other weights stay unchanged. The third segment embedding (of the regions) also stays unchanged, because BERT
+    has only two (as in common/visual_linguistic_bert.py).
     """
     path, ours, report = bert.read_bert(source)
     bert.check_words(path, ours, model.config.vocabulary)
@@ -164,7 +164,7 @@ def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:
     if "regions.hidden" in ours:
         feature = len(ours["regions.hidden"])
     if read is not None and feature is None:
-        # The layer's input is the coordinates, then the feature. In the code both have the same size.
+        # The layer's input is the coordinates, followed by the feature. In the code both have the same size.
         feature = read.shape[1] // 2
     official = ("geometry", "visual_norm_init", "hidden_regions", "end_visual")
     return {

@@ -1,7 +1,7 @@
 """VL-BERT (Su et al., ICLR 2020, arXiv 1908.08530). "v1" is the first version of the arXiv paper.
 
 Every position has a visual feature. A region has its own feature. A word has the feature of the whole image, or in VCR
-of the region that it names. So words are combined with visual information before the first attention layer. Regions
+the feature of the region that it names. So words carry visual information before the first attention layer. Regions
 have no order and share one position.
 
     block      text                                  regions
@@ -14,8 +14,8 @@ have no order and share one position.
     position   0  1  2  ...                T          T+1 (all the same)     T+2
 
 r0 is the whole image. Its feature is the mean feature of the regions that are not hidden, or a feature from the store
-(setting `whole`). The [SEP] tokens are in `Sample.text`; the model adds the other special tokens. Text without regions
-is a line of a continuous corpus. It has no [CLS] and no r0, and its visual feature is a learned vector.
+(setting `whole`). The [SEP] tokens are in `Sample.text`; the model adds the other special tokens. A text without
+regions is a chunk of a text corpus. It has no [CLS] and no r0, and its visual feature is a learned vector.
 """
 
 from __future__ import annotations
@@ -60,27 +60,27 @@ class VLBertConfig(TextConfig):
     answer_slot: bool = True
     """Whether a question ends with a [MASK], at which its answer is read."""
     coordinates: Size = 256
-    """Sines, and as many cosines, of each of a box's four numbers."""
+    """Number of sines, and of cosines, that encode each of a box's four numbers."""
     geometry: Source = "paper"
     """paper: corners of a box; official: its centre and size."""
     whole: Literal["mean", "given"] = "mean"
-    """The whole image's feature: the mean of the visible regions, or given by the store."""
+    """Feature of the whole image. mean: mean of the regions that are not hidden; given: stored feature."""
     visual_norm_init: Source = "paper"
-    """paper: the visual norms begin with weight 1; official: with 0, so that training begins as BERT."""
+    """Initial weight of the visual layer norms. paper: 1; official: 0, so that the model starts equal to BERT."""
     hidden_regions: Source = "paper"
-    """paper: a hidden region is a learnt vector alone; official: a learnt token, and its place."""
+    """paper: a hidden region is only a learnt vector; official: a learnt token embedding, and the region's box."""
     end_visual: Source = "paper"
-    """paper: [END] has the visual feature of the whole image, as words have; official: none."""
+    """paper: [END] has the visual feature of the whole image, like words; official: it has none."""
     region_budget: Source = "paper"
-    """paper: max_regions; official: 64 places for text and regions together."""
+    """paper: at most max_regions regions; official: 64 positions for text and regions together."""
     network: Network | None = None
-    """Network that reads pixels and is trained with the rest; null: stored features."""
+    """Network that computes region features from pixels and is trained too; null: features are read from the store."""
     network_frozen: Annotated[int, Field(ge=0, le=4)] = 2
-    """Frozen parts of the network: its stem, then stages 1 to 3."""
+    """Number of frozen parts of the network, counted from its stem: stem, stages 1 to 3."""
     network_cells: Annotated[int, Field(ge=1, le=CELLS)] = CELLS
-    """Cells that RoIAlign makes of a box, in each direction."""
+    """Number of RoIAlign's cells per box and axis."""
     network_stride: Stride = "1x1"
-    """Which convolution of a bottleneck has the stride of its stage: 1x1, or 3x3 for torchvision's weights."""
+    """The convolution of a bottleneck that has the stride of its stage: 1x1, or 3x3 for torchvision's weights."""
 
     structural: ClassVar = frozenset({"geometry", "hidden_regions", "end_visual"})
     of_the_run: ClassVar = frozenset({"region_budget"})
@@ -90,7 +90,7 @@ class VLBertConfig(TextConfig):
         return self if whole else derive(self, whole="mean")
 
     def most_regions(self, words: int) -> int:
-        """Return the largest number of regions that the model reads together with a text of `words` words.
+        """Return the maximum number of regions that the model reads together with a text of `words` words.
 
         With region_budget=official, text and regions share 64 positions, of which at least 30 are for regions.
         """
@@ -112,7 +112,7 @@ class VLBertConfig(TextConfig):
 
     @classmethod
     def large(cls, **changes: Any) -> VLBertConfig:
-        """Return the large size, which only the ICLR version of the paper has."""
+        """Return the large size, which is only in the ICLR version of the paper."""
         return cls(**{"width": 1024, "layers": 24, "heads": 16, "ffn": 4096, **changes})
 
     @classmethod
@@ -139,8 +139,8 @@ class VLBert(SystemModel):
         super().__init__(config)
         self.provides = self.provided(config)
         self.text = TextEmbedding(config, 3)
-        # Embeddings of one row each: [IMG], a hidden region (official: its token), [END], the visual feature of text
-        # without an image.
+        # Embeddings with one row each: [IMG], a hidden region (official: its token), [END], the visual feature of a
+        # text without an image.
         self.image, self.hidden, self.end, self.alone = (nn.Embedding(1, config.width) for _ in range(4))
         self.regions = VisualFeatures(config)
         self.word_norm = nn.LayerNorm(config.width, config.norm_eps)
@@ -178,7 +178,7 @@ class VLBert(SystemModel):
         text_present = torch.cat([pictured[:, None], batch.text_present], 1)
         # r0, regions and [END]: (B, 2 + R)
         present = torch.cat([pictured[:, None], batch.regions_present, torch.ones_like(pictured)[:, None]], 1)
-        # In the order of the attention mask, regions first. All attend to all, so the order does not matter.
+        # Regions come first, as in the attention mask. All positions attend to all, so the order does not matter.
         x = torch.cat([self._regions(batch, visual, pictured), self._words(batch, words, visual, pictured)], 1)
         all_present = torch.cat([present, text_present], 1)
         allowed = attention_mask(batch.attention, present.shape[1], words.shape[1], 0, all_present)
@@ -257,8 +257,7 @@ class VLBert(SystemModel):
     def _within_budget(self, batch: Batch) -> Bool[Tensor, "B R"]:
         """Return a mask of the regions that are read.
 
-        With region_budget=official, only the first regions that fit are read, because text and regions share 64
-        positions.
+        With region_budget=official, text and regions share 64 positions. So only the first regions that fit are read.
         """
         if self.config.region_budget == "paper":
             return torch.ones_like(batch.regions_present)
@@ -288,7 +287,7 @@ class VisualFeatures(nn.Module):
         sizes = (config.network_frozen, config.network_cells, config.network_stride)
         self.network = None if config.network is None else FastRCNN(config.network, *sizes)
         self.size = config.feature_size if self.network is None else self.network.size
-        # The feature of a hidden region that keeps its position. With pixels, it is the feature of blank pixels
+        # The feature of a hidden region that keeps its box. A model that reads pixels uses the feature of blank pixels
         # instead.
         keeps_place = self.network is None and config.hidden_regions == "official"
         self.hidden = nn.Parameter(torch.zeros(self.size)) if keeps_place else None
@@ -304,7 +303,7 @@ class VisualFeatures(nn.Module):
     def forward(
         self, batch: Batch, features: Float[Tensor, "B P F"], present: Bool[Tensor, "B P"]
     ) -> Float[Tensor, "B P D"]:
-        """Return the embeddings of the features. Where `present` is False they are zero, and are not computed."""
+        """Return the embeddings of the features. They are zero, and not computed, where `present` is False."""
         rows = Rows.worth(present)
         places = sines(rows.take(self._places(batch)), self.config.coordinates)
         both = torch.cat([places.to(features), rows.take(features)], -1)
@@ -336,7 +335,7 @@ class VisualFeatures(nn.Module):
     def _masks(self, batch: Batch) -> Float[Tensor, "B P m m"] | None:
         """Return the instance masks: for each box, the cells that show the object.
 
-        For the whole image it is all cells.
+        The whole image has a mask of all cells.
         """
         if batch.masks is None:
             return None

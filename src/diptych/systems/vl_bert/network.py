@@ -1,12 +1,11 @@
-"""Fast R-CNN (Girshick 2015), which VL-BERT trains end to end. It computes a feature for each box from pixels.
+"""Fast R-CNN (Girshick 2015), which computes a feature for each box from pixels. VL-BERT trains it end to end.
 
     pixels ── stem, stages 1 to 3 ──▶ maps at 1/16 ── RoIAlign ──▶ 14 x 14 of each box ── stage 4 ──▶ mean ──▶ feature
               (stem, stage 1 frozen)                               (dilated, so that the size stays 14 x 14)
 
 The ResNet is torchvision's. In each block, the stride is in the first 1 x 1 convolution, as in VL-BERT's initial
-weights, or in the 3 x 3 convolution, as in torchvision's weights. Statistics and scales of batch norms are frozen.
-RoIAlign is as
-in the code: one sample per cell, aligned=False.
+weights, or in the 3 x 3 convolution, as in torchvision's weights. Statistics and scales of batch norms are frozen. As
+in the code, RoIAlign uses one sample per cell and aligned=False.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ class FastRCNN(nn.Module):
     def __init__(self, network: Network, frozen: int = 2, cells: int = CELLS, stride: Stride = "1x1") -> None:
         """Build a network with random weights.
 
-        `frozen`: how many of (stem, stage 1, stage 2, stage 3) are not trained, counted from the stem. `cells`: cells
-        per region and axis; most of the time is spent in stage 4, whose cost grows with their square. `stride`: which
-        convolution of a bottleneck has the stride, 1x1 or 3x3.
+        `frozen`: number of parts that are not trained, counted in the order stem, stage 1, stage 2, stage 3. `cells`:
+        cells per region and axis; most of the time is spent in stage 4, whose cost grows with their square. `stride`:
+        which convolution of a bottleneck has the stride, 1x1 or 3x3.
         """
         from torchvision import models
 
@@ -64,7 +63,7 @@ class FastRCNN(nn.Module):
         return (part for part in self.modules() if isinstance(part, nn.BatchNorm2d))
 
     def train(self, mode: bool = True) -> FastRCNN:
-        """Set training mode, but not for batch norms: the statistics of a few large images are too noisy."""
+        """Set training mode, except for batch norms: the statistics of a few large images are too noisy."""
         super().train(mode)
         for part in self._batch_norms():
             part.eval()
@@ -79,9 +78,9 @@ class FastRCNN(nn.Module):
     ) -> Float[Tensor, "B P F"]:
         """Return a feature for each box. Boxes are corners in pixels. Where `present` is False, the feature is zero.
 
-        The cells after stage 4 are multiplied with `masks`; then the mean is over all cells, also masked ones (the
-        code's fast_rcnn.py:151-154). If a box has fewer than 14 x 14 cells, the masks are averaged to that number of
-        cells.
+        The cells after stage 4 are multiplied by `masks`. The feature is their mean over all cells, including masked
+        ones (the code's fast_rcnn.py:151-154). If a box has fewer than 14 x 14 cells, the masks are averaged to that
+        number of cells.
         """
         rows, places = present.nonzero(as_tuple=True)
         features = pixels.new_zeros(*present.shape, self.size)
@@ -112,7 +111,7 @@ class FastRCNN(nn.Module):
 
 
 def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> ImportReport:
-    """Initialise from a ResNet in `tensors`: torchvision's, VL-BERT's, or that of a torchvision detector.
+    """Initialise from a ResNet in `tensors`: torchvision's, VL-BERT's, or the backbone of a torchvision detector.
 
     Other parts of a detector are ignored. Raises CheckpointError if there is no ResNet of the network's size.
     """
@@ -135,7 +134,7 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     if sizes[0] != sizes[1]:
         other = sorted(name for name in ours.keys() | wanted.keys() if sizes[0].get(name) != sizes[1].get(name))[0]
         raise CheckpointError(
-            f"{source} has another ResNet than model.network ({other}); set model.network to the ResNet of the file"
+            f"{source} has a ResNet other than model.network ({other}); set model.network to the ResNet of the file"
         )
     return load_into(network, ours, complete=True)
 
@@ -149,7 +148,7 @@ def of_torchvision(tensors: Tensors) -> bool:
 
 
 def _dilate(stage: nn.Sequential) -> None:
-    """Replace the stride of a stage by dilation of its 3 x 3 convolutions, so that the receptive field stays equal."""
+    """Replace the stride of a stage by dilation of its 3 x 3 convolutions. The receptive field stays the same."""
     for block in stage:
         for part in block.modules():
             if isinstance(part, nn.Conv2d):

@@ -24,27 +24,27 @@ class VLBertObjectives(SeenClasses):
     words: NonNegativeFloat = 1.0
     """Weight of masked words; 0: off."""
     text_alone: NonNegativeFloat = 0.0
-    """Weight of masked words of data.text; 0: off."""
+    """Weight of masked words in texts of data.text; 0: off."""
     region_classes: NonNegativeFloat = 1.0
     """Weight of masked region classes; 0: off."""
     masking: Source = "paper"
-    """paper: a chosen piece becomes [MASK]; official: whole words, 80/10/10."""
+    """paper: a chosen word piece becomes [MASK]; official: whole words become [MASK], random or stay (80/10/10)."""
     rate: Share = 0.15
     """Share of the words that are hidden."""
     region_rate: Share = 0.15
     """Share of the regions that are hidden."""
     region_hidden: Share = 1.0
-    """Share of the chosen regions that are hidden (the code: 0.9); the others keep their feature."""
+    """Share of the chosen regions that are hidden (the code: 0.9); the other chosen regions keep their feature."""
     region_labels: Literal["hard", "soft"] = "hard"
-    """hard: the detector's best class; soft (the code): all its probabilities."""
+    """hard: the detector's most probable class; soft (the code): all class probabilities."""
     label_sum_within: NonNegativeFloat | None = None
-    """Regions whose probabilities sum farther than this from 1 are not predicted (the code: 0.1); null: all are."""
+    """Regions are not predicted if their probabilities' sum differs more from 1 (the code: 0.1); null: no limit."""
     means: Literal["all", "samples"] = "all"
-    """all: the mean over all predictions; samples: first over each sample."""
+    """all: losses are averaged over all predictions; samples: over each sample's predictions, then over samples."""
     broken: Share = 0.5
     """Share of the pairs that are mismatched if relation is on."""
     only_matched: bool = True
-    """Whether mismatched pairs are used for the relation alone."""
+    """Whether mismatched pairs are used only for the relation, and not for the masked losses."""
 
     @property
     def needs_text(self) -> bool:

@@ -9,8 +9,8 @@ The paper, section 4 (v1):
 - RefCOCO+: 20 epochs, rate 2e-4, warm-up 500.
 
 `official` recipes follow the released code (docs/fidelity.md). It has no relation loss, and masks words 80/10/10.
-Region labels are soft. Boxes are centre and size. Learning rates are multiplied by the batch size, and half of the
-samples are mirrored. In pre-training, text and regions share 64 positions.
+Region labels are soft. Boxes are centre and size. Learning rates are per sample, so they are multiplied by the batch
+size. Half of the samples are mirrored. In pre-training, text and regions share 64 positions.
 
 v1 also trains Fast R-CNN, "in both pre-training and fine-tuning phase" (Figure 1), so all recipes of v1 read pixels.
 Boxes come from a detector trained on Visual Genome. In VCR and RefCOCO+ they are the annotated objects (`diptych
@@ -50,8 +50,8 @@ PRETRAIN = preset(
     training=TrainingConfig(steps=129_000, batch=256, micro_batch=4, validate_every=5000, average_best=0),
     data=DataConfig(pixels_colours="bgr"),
 )
-# Choosing among 3,129 answers is the protocol of bottom-up attention (section 4.2.2). The split is the official train
-# split. The code also trains on the 214 k questions of val, which leaves no questions for validation.
+# The choice among 3,129 answers follows bottom-up attention (section 4.2.2). The split is the official train split. The
+# code also trains on the 214 k questions of val, so no questions are left for validation.
 VQA = PRETRAIN.but(
     "vl-bert/vqa",
     "The paper's (v1) questions of VQA 2.0.",
@@ -65,7 +65,7 @@ VQA = PRETRAIN.but(
 STEPS_DOWN = {"kind": "sgd", "momentum": 0.9, "schedule": "step", "milestones": (93_100, 119_700)}
 VCR = PRETRAIN.but(
     "vl-bert/vcr",
-    "The paper's (v1) visual commonsense reasoning, with classes of masked regions.",
+    "The paper's (v1) visual commonsense reasoning, also with masked region classification.",
     task="vcr",
     objectives=VcrObjectives(region_classes="masked"),
     optimizer=STEPS_DOWN | {"lr": 2e-3, "warmup_steps": 1000},
@@ -85,7 +85,7 @@ REFERRING = PRETRAIN.but(
 # Recipes with the settings of the released code (docs/fidelity.md), which states learning rates per sample.
 OFFICIAL = PRETRAIN.but(
     "vl-bert/official/pretrain",
-    "Pre-training as the released code has it, on stored features: no relation, soft region labels.",
+    "Pre-training as in the released code, on stored features: no relation, soft region labels.",
     # The code cuts captions to 32 tokens, and regions to 32 (conceptual_captions.py).
     model={"geometry": "official", "visual_norm_init": "official", "hidden_regions": "official"}
     | {"end_visual": "official", "region_budget": "official", "network": None},
@@ -107,7 +107,7 @@ OFFICIAL = PRETRAIN.but(
 )
 OFFICIAL_VQA = OFFICIAL.but(
     "vl-bert/official/vqa",
-    "Questions of VQA 2.0 as the released code has it, on stored features: 5 epochs of train and val.",
+    "Questions of VQA 2.0 as in the released code, on stored features: 5 epochs of train and val.",
     task="vqa",
     model={"region_budget": "paper"},
     objectives=VqaObjectives(form="binary"),
@@ -117,7 +117,7 @@ OFFICIAL_VQA = OFFICIAL.but(
 )
 OFFICIAL_VCR = OFFICIAL.but(
     "vl-bert/official/vcr",
-    "Visual commonsense reasoning as the released code has it, from pixels: each text by itself.",
+    "Visual commonsense reasoning as in the released code, from pixels: each candidate text is scored separately.",
     task="vcr",
     model={"region_budget": "paper", "network": "resnet101"},
     objectives=VcrObjectives(vcr_loss="sigmoid", region_classes="every"),
@@ -127,7 +127,7 @@ OFFICIAL_VCR = OFFICIAL.but(
 )
 OFFICIAL_REFERRING = OFFICIAL.but(
     "vl-bert/official/referring",
-    "Referring expressions of RefCOCO+ as the released code has it, from pixels.",
+    "Referring expressions of RefCOCO+ as in the released code, from pixels.",
     task="referring",
     model={"region_budget": "paper", "network": "resnet101"},
     objectives=ReferringObjectives(),
@@ -136,9 +136,9 @@ OFFICIAL_REFERRING = OFFICIAL.but(
     data={"max_words": 20},
 )
 
-# As in the ICLR version: soft labels, no relation loss. As in the code, the weights of the visual layer norms begin at
-# 0. If they begin at 1 without BERT's weights, the image's feature is much larger than the word embeddings. Then masked
-# words are predicted no better than from text alone (experiments/LOG.md).
+# As in the ICLR version: soft labels, no relation loss. As in the code, the weights of the visual layer norms are
+# initialised to 0. If they start at 1 and the encoder is random, the image's feature is much larger than the word
+# embeddings. Masked words are then predicted no better than from text alone (experiments/LOG.md).
 SMALL = preset(
     "vl-bert/small/pretrain",
     "Pre-training for small worlds and one core; soft region labels and no relation, as in the ICLR version.",
@@ -165,23 +165,23 @@ RECIPES: tuple[Preset, ...] = (
     ),
     # Half of each batch is text without images (ICLR version, section 3.3). `--set data.text=FILE` names a file with
     # one sentence per line; the authors use BooksCorpus and Wikipedia. Only 128 of 256 samples are pairs (the code: 4 x
-    # 32 of each), so 10 epochs of pairs take twice as many steps.
+    # 32 pairs and 4 x 32 texts), so 10 epochs of pairs take twice as many steps.
     PRETRAIN.but(
         "vl-bert/iclr/text-too",
-        "The ICLR version's pre-training: half of each batch is text without pictures (data.text).",
+        "The ICLR version's pre-training: half of each batch is text without images (data.text).",
         objectives={"relation": 0.0, "text_alone": 1.0},
         training={"steps": 258_000},
     ),
     OFFICIAL.but(
         "vl-bert/official/text-too",
-        "Pre-training as the released code has it, half of each batch text without pictures (data.text).",
+        "Pre-training as in the released code; half of each batch is text without images (data.text).",
         objectives={"text_alone": 1.0},
         optimizer={"warmup_steps": 16_000},
         training={"steps": 258_000},
     ),
     SMALL.but(
         "vl-bert/small/text-too",
-        "Pre-training for small worlds and one core, half of each batch text without pictures (data.text).",
+        "Pre-training for small worlds and one core; half of each batch is text without images (data.text).",
         objectives={"text_alone": 1.0},
     ),
     # Fast R-CNN is also trained, as a separate parameter group. It has a ResNet-101, whose stem, stage 1 and batch
@@ -190,7 +190,7 @@ RECIPES: tuple[Preset, ...] = (
     # detector of Visual Genome (`network_init`).
     OFFICIAL.but(
         "vl-bert/official/end-to-end",
-        "Pre-training from pixels as the released code has it: Fast R-CNN learns too.",
+        "Pre-training from pixels as in the released code: Fast R-CNN is trained too.",
         model={"network": "resnet101"},
         optimizer={"lr_multipliers": OWN_GROUP},
         training={"micro_batch": 4},
@@ -199,7 +199,7 @@ RECIPES: tuple[Preset, ...] = (
     # are also predicted directly from the pixels, which trains the network fastest (experiments/LOG.md).
     SMALL.but(
         "vl-bert/small/end-to-end",
-        "Pre-training from pixels for small worlds: a ResNet-18 that begins from nothing learns too.",
+        "Pre-training from pixels for small worlds: a ResNet-18 with random weights is trained too.",
         model={"network": "resnet18", "network_frozen": 0, "network_cells": 4},
         objectives={"seen_classes": 1.0},
         optimizer={"lr_multipliers": OWN_GROUP},

@@ -52,8 +52,8 @@ class RegionProjection(nn.Module):
 class RefiningLayer(nn.Module):
     """Attention on attention over the regions (Appendix A.1, as in AoANet, Huang et al. 2019).
 
-    x' = norm(x + sigmoid(W1 q + W2 a + b1) * (W3 q + W4 a + b2)). q are the queries computed from x, and a is the
-    output of self-attention with them.
+    x' = norm(x + sigmoid(W1 q + W2 a + b1) * (W3 q + W4 a + b2)). q are the queries computed from x; a is the output of
+    self-attention with these queries.
     """
 
     def __init__(self, sizes: LayerSizes) -> None:
@@ -78,9 +78,9 @@ class RefiningLayer(nn.Module):
 class Grounding(nn.Module):
     """Replace a word i by a weighted mean of the regions j (IDA, section 4.3).
 
-    The weights are the softmax over j of A_ij = W [x_i | x_j | x_i * x_j]. W has one row, of three times the width,
-    because A_ij is a number (the paper writes "3 x h"). The first third of W has no effect: it adds the same number for
-    all j, which the softmax cancels. This third is kept, as in the paper.
+    The weights are the softmax over j of A_ij = W [x_i | x_j | x_i * x_j]. W is a matrix 1 x 3D, because A_ij is a
+    number (the paper writes "3 x h"). The first third of W has no effect: it adds the same number for all j, which the
+    softmax cancels. It is kept, as in the paper.
     """
 
     def __init__(self, width: int) -> None:
@@ -90,7 +90,10 @@ class Grounding(nn.Module):
     def weights(
         self, words: Float[Tensor, "B T D"], regions: Float[Tensor, "B R D"], present: Bool[Tensor, "B R"]
     ) -> Float[Tensor, "B T R"]:
-        """Return the attention weight of each word to each region. The sum over the regions that are `present` is 1."""
+        """Return the attention weight of each word to each region.
+
+        Each word's weights of the `present` regions sum to 1.
+        """
         of_word, of_region, of_both = self.score.weight.view(3, -1)
         scores = (words * of_both) @ regions.transpose(-1, -2)
         scores = scores + (words @ of_word)[..., None] + (regions @ of_region)[:, None]
@@ -99,7 +102,7 @@ class Grounding(nn.Module):
     def forward(
         self, words: Float[Tensor, "B T D"], regions: Float[Tensor, "B R D"], present: Bool[Tensor, "B R"]
     ) -> Float[Tensor, "B T D"]:
-        """Return embeddings to use instead of the words' embeddings. They also replace the embeddings of the positions.
+        """Return embeddings that replace the word embeddings, including their position embeddings.
 
         Words of an image without regions are unchanged.
         """

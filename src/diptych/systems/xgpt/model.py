@@ -1,13 +1,13 @@
 """XGPT (Xia, Huang, Duan et al. 2020, arXiv 2003.01473): an encoder and a decoder that share their weights.
 
-All pre-training tasks generate. The decoder has the encoder's layers: the same attention weights attend to the
-decoder's own states and to the encoder's. A signal distinguishes the two. The authors released no code;
+All pre-training tasks are generation tasks. Encoder and decoder are the same layers: the same attention weights attend
+to the decoder's states and to the encoder's. A signal distinguishes the two. The authors released no code;
 docs/fidelity.md lists our choices.
 
     block      regions          text                         target
                r1 r2 ... rR     w1 w2 ... wT [SEP]           [CLS] w1 w2 ... wT        predicts w1 w2 ... wT [SEP]
 
-    position   in the box       0  1                         s     s+1                 (s: a fragment's first place)
+    position   in the box       0  1                         s     s+1                 (s: first position of a fragment)
 
     captions   read             -                            past
     IMLM       read             w1 [MASK] [MASK] w4 [SEP]    [CLS] w2                  predicts w2 w3
@@ -19,7 +19,7 @@ docs/fidelity.md lists our choices.
 
 [SEP] is the last token of `Sample.text`, and [CLS] the first of `Sample.target`; the model adds no special tokens. The
 config selects one of the three structures of Table 3, and the number of refining layers. It also sets whether words
-attend to the encoder after attending to themselves, or to both together.
+attend first to words and then to the encoder, or to both in one softmax.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ class XgptConfig(TextConfig):
     heads: Size = 8
     """Attention heads."""
     layers: Layers = 12
-    """Layers of the encoder, and as many of the decoder."""
+    """Number of encoder layers, and of decoder layers."""
     structure: Structure = "encdec-share"
-    """Encoder alone, encoder and decoder, or both sharing their weights (Table 3)."""
+    """Only an encoder, encoder and decoder, or both with shared weights (Table 3)."""
     cross: Literal["after", "joint"] = "after"
-    """Whether words of encdec-share attend to the encoder after themselves, or to both at once."""
+    """Attention of words in encdec-share. after: to words, then to the encoder; joint: to both in one softmax."""
     signal: Signal = "flag"
-    """How encdec-share marks keys and values of the encoder: by where it reads them (flag), or by learnt vectors."""
+    """How encdec-share marks the encoder's keys and values. flag: by separate arguments; learnt: by learnt vectors."""
     refining_layers: MaybeLayers = 1
     """Layers of attention on attention over the regions (A.1); 0: none."""
     positions: Size = 60
-    """Positions of the sequence; the paper trims to 60 (A.2)."""
+    """Number of positions of the sequence; the paper cuts texts to 60 (A.2)."""
     answer_slot: bool = True
     """Whether a question ends with a [MASK], at which its answer is read."""
 
@@ -93,7 +93,7 @@ class XgptConfig(TextConfig):
 
     @classmethod
     def tiny(cls, **changes: Any) -> XgptConfig:
-        """Return the paper's Tiny: 6 layers, with the width of the base size."""
+        """Return the paper's size "Tiny": 6 layers, with the width of the base size."""
         return cls(**{"layers": 6, **changes})
 
     @classmethod
@@ -242,9 +242,9 @@ class Xgpt(DecoderModel):
     def _in_one(
         self, batch: Batch, x: Float[Tensor, "B P D"], present: Bool[Tensor, "B P"], regions: int
     ) -> tuple[Tensor, Tensor]:
-        """Run the structure `enc` of Table 3: one stack over regions, text and target.
+        """Run the structure `enc` of Table 3: a single stack of layers over regions, text and target.
 
-        Words of the target attend to previous words.
+        Words of the target attend to earlier words.
         """
         assert batch.target_present is not None
         target = self._target(batch)

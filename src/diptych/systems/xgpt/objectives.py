@@ -24,7 +24,7 @@ class XgptObjectives(Objectives):
     """Settings of the pre-training tasks, with the weights of their losses (the paper's lambdas).
 
     Tasks with a weight above 0 take turns, in the order of the fields. Each turn has its own batch and optimizer step.
-    So one iteration in the paper's count is N steps here, for N tasks.
+    So with N tasks, one iteration of the paper is N steps here.
     """
 
     kind: Literal["xgpt"] = "xgpt"
@@ -42,23 +42,23 @@ class XgptObjectives(Objectives):
     text_fragments: NonNegativeFloat = 0.0
     """Weight of MASS on data.text, without an image; 0: off."""
     loss_per: LossPer = "item"
-    """item: a loss of words is the mean over all predictions; pair: summed over a sentence, as in Eqs. 2 to 4."""
+    """item: word losses are averaged over all predictions; pair: summed over each sentence, as in Eqs. 2 to 4."""
     fragment_share: PositiveShare = 0.5
-    """Share of the words that a fragment takes."""
+    """Length of a fragment, as a share of the words."""
     fragment_context: bool = False
-    """Whether the decoder of a fragment reads the words before it too."""
+    """Whether the decoder also reads the words before the fragment."""
     span_share: PositiveShare = 0.3
     """Share of the words that IDA hides."""
     span_length: PositiveFloat = 3.0
-    """Mean length of IDA's spans, of a Poisson distribution."""
+    """Mean of the Poisson distribution of the lengths of IDA's spans."""
     span_at_least: PositiveInt = 1
-    """Words of a span at least; a third of the spans of short captions have one word, where both masks are the same."""
+    """Minimum number of words of a span. With 1, a third of the spans of short captions have one word."""
     masks: Literal["single", "multi"] = "single"
-    """[MASK]s of a span: a single one, or one for each word (Table 4)."""
+    """single: one [MASK] per span; multi: one [MASK] per word (Table 4)."""
     grounded: bool = True
     """Whether IDA's words are replaced by the regions that they attend to."""
     region_error: Literal["mean", "sum"] = "mean"
-    """Whether TIFG takes the mean over the numbers of a feature, or their sum, which outweighs the other losses."""
+    """Whether TIFG's loss is the mean over the values of a feature, or their sum, which outweighs the other losses."""
     word_share: PositiveShare = 0.15
     """Share of the words of data.text that are hidden."""
     label_smoothing: PartialShare = 0.0

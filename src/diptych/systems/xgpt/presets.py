@@ -13,8 +13,8 @@ The paper, sections 5.1 and 5.3 (training took eight days on 8 V100):
     diptych finetune caption --recipe xgpt/caption --data COCO --out caption --model coco
 
 Each stage starts from the mean weights of the 4 best checkpoints of the previous stage. Steps are iterations per task x
-number of tasks. A task has 60,000 iterations on Conceptual Captions (10 epochs of 3.1 M captions). On COCO's 567 k
-captions it has 11,000 (10 epochs), or 33,000 for captioning (30 epochs).
+number of tasks. Each task has 60,000 iterations on Conceptual Captions (10 epochs of 3.1 M captions). On COCO's 567 k
+captions, a task has 11,000 iterations (10 epochs), and captioning alone has 33,000 (30 epochs).
 
 Scores in the paper on COCO test, with beam 2: CIDEr 120.1, BLEU-4 37.2 (Table 1). The scores of Tables 2 to 4 are next
 to their recipes below. docs/fidelity.md lists choices that the paper leaves open.
@@ -37,13 +37,13 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 # Recipes with the paper's sizes and hyperparameters.
 PRETRAIN = preset(
     "xgpt/pretrain",
-    "The paper's second stage: all four tasks on Conceptual Captions, from a model of text.",
+    "The paper's second stage: all four tasks on Conceptual Captions, from the model of xgpt/text.",
     system="xgpt",
     task="pretrain",
     model=XgptConfig.base(),
     init="paper: xgpt/text",
     objectives=XgptObjectives(),
-    # After a warm-up of 4% of the steps, the inverse square root falls to a fifth of the highest rate, to 2e-5.
+    # After a warm-up of 4% of the steps, the inverse square root schedule falls to a fifth of the highest rate, 2e-5.
     optimizer=OptimizerConfig(
         kind="adam", lr=1e-4, betas=(0.9, 0.98), eps=1e-9, schedule="inverse_sqrt", warmup_share=0.04
     ),
@@ -58,7 +58,7 @@ TEXT_ALONE = XgptObjectives(captions=0, fragments=0, denoising=0, regions=0, tex
 LINES: dict[str, Any] = {"text_joined": False, "text_share": 1.0, "text_words": 57}
 TEXT = PRETRAIN.but(
     "xgpt/text",
-    "The paper's first stage: masked words and MASS on a text file (data.text), from nothing.",
+    "The paper's first stage: masked words and MASS on a text file (data.text), from random weights.",
     init=None,
     objectives=TEXT_ALONE,
     training={"steps": 120_000},
@@ -66,7 +66,7 @@ TEXT = PRETRAIN.but(
 )
 IN_DOMAIN = PRETRAIN.but(
     "xgpt/in-domain",
-    "The paper's third stage: all four tasks on COCO's own captions, 0.3 on all but captioning.",
+    "The paper's third stage: all four tasks on COCO's captions, with weight 0.3 except for captioning.",
     init="paper: xgpt/pretrain",
     objectives={"fragments": 0.3, "denoising": 0.3, "regions": 0.3},  # lambda
     optimizer={"lr": 1e-5},
@@ -112,14 +112,14 @@ SMALL = preset(
 )
 SMALL_IN_DOMAIN = SMALL.but(
     "xgpt/small/in-domain",
-    "The third stage, 0.3 on all tasks but captioning, for small worlds and one core.",
+    "The third stage, with weight 0.3 except for captioning, for small worlds and one core.",
     objectives={"fragments": 0.3, "denoising": 0.3, "regions": 0.3},
 )
 SMALL_CAPTION = small_task(SMALL, "caption")
 
-# Table 2 compares sets of pre-training tasks, all with captioning. Rows 1 to 5 are pre-trained out of domain. Rows 6 to
-# 9 are pre-trained in domain too, starting from the row with the same tasks. CIDEr in the paper: 116.4, 117.7, 118.1,
-# 117.3, 118.3; 119.1, 119.2, 118.2, 120.1.
+# Table 2 compares sets of pre-training tasks, all with captioning. Rows 1 to 5 are pre-trained only out of domain. Rows
+# 6 to 9 are also pre-trained in domain, starting from the row with the same tasks. CIDEr in the paper: 116.4, 117.7,
+# 118.1, 117.3, 118.3; 119.1, 119.2, 118.2, 120.1.
 OFF = {"fragments": 0.0, "denoising": 0.0, "regions": 0.0}
 TABLE_2: dict[str, tuple[str, ...]] = {
     "captioning alone": (),
@@ -146,16 +146,16 @@ RECIPES: tuple[Preset, ...] = (
     *(TEXT, PRETRAIN, IN_DOMAIN, CAPTION, VQA, RETRIEVAL, SMALL, SMALL_IN_DOMAIN),
     # Flickr30k instead of COCO: the same number of epochs, over its 145,000 captions.
     IN_DOMAIN.but(
-        "xgpt/in-domain/flickr30k", "The third stage on Flickr30k, in COCO's place.", training={"steps": 11_200}
+        "xgpt/in-domain/flickr30k", "The third stage, on Flickr30k instead of COCO.", training={"steps": 11_200}
     ),
-    CAPTION.but("xgpt/caption/flickr30k", "Captions of Flickr30k, in COCO's place.", training={"steps": 8500}),
+    CAPTION.but("xgpt/caption/flickr30k", "Captions of Flickr30k instead of COCO.", training={"steps": 8500}),
     *table_2(PRETRAIN, 60_000),
     *table_2(IN_DOMAIN, 11_000),
     *table_2(SMALL, 300),
     *table_2(SMALL_IN_DOMAIN, 300),
     # Table 3 has no pre-training, so these recipes use the learning rate of pre-training. Section 6 requires "a similar
-    # number of parameters". So the tiny EncDec has 3 + 3 layers, which is 79 M parameters; the others have 72 M, and 6
-    # + 6 layers would have 129 M. CIDEr in the paper: 112.1, 110.8, 112.7, 112.9.
+    # number of parameters". So the tiny EncDec has 3 + 3 layers and 79 M parameters. The others have 72 M; with 6 + 6
+    # layers it would have 129 M. CIDEr in the paper: 112.1, 110.8, 112.7, 112.9.
     *(
         CAPTION.but(
             f"xgpt/caption/table-3-{name}",
@@ -192,7 +192,7 @@ RECIPES: tuple[Preset, ...] = (
             training={"steps": steps},
         )
         for base, steps in ((PRETRAIN, 120_000), (SMALL, 600))
-        for masks, what in (("single", "one [MASK] a span"), ("multi", "one [MASK] a word"))
+        for masks, what in (("single", "one [MASK] per span"), ("multi", "one [MASK] per word"))
     ),
     SMALL.but(
         "xgpt/small/text",
@@ -200,6 +200,6 @@ RECIPES: tuple[Preset, ...] = (
         objectives=TEXT_ALONE,
         data=LINES,
     ),
-    small_scst(SMALL_CAPTION, "decoder"),  # the paper has no SCST; other systems' papers do
+    small_scst(SMALL_CAPTION, "decoder"),  # the paper has no SCST, but the papers of other systems have
     *photos(SMALL, SMALL_CAPTION),
 )

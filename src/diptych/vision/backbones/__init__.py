@@ -1,6 +1,6 @@
 """Backbones of torchvision, timm, open_clip, transformers and ONNX files.
 
-Their input is a square image, their output a feature map.
+Their input is a square image. Their output is a feature map.
 
 resnet18                                  torchvision
 timm/vit_base_patch14_dinov2.lvd142m      timm

@@ -1,4 +1,4 @@
-"""A backbone of any library: how it prepares images, and how it is saved."""
+"""A backbone of any library, with the preparation of its input images, and its saving and loading."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BACKBONES = {"timm/": "timm", "open_clip/": "open_clip", "hf/": "transformers", 
 
 
 class Backbone(nn.Module):
-    """A network, cut after its last feature map."""
+    """A network without the layers after its last feature map."""
 
     def __init__(self, name: str, opened: OpenedNetwork) -> None:
         super().__init__()
@@ -35,7 +35,8 @@ class Backbone(nn.Module):
 
     @classmethod
     def of(cls, name: str, side: int | None = None, weights: Path | None = None, pretrained: bool = True) -> Backbone:
-        """Open a network with its library's weights, the weights of a file, or random ones (`pretrained=False`).
+        """Open a network with its library's weights, with the weights of a file, or with random weights
+        (`pretrained=False`).
 
         `side`: side of the square input in pixels; None: the side used in training. Raises RecipeError for an unknown
         name, and CheckpointError for weights that cannot be read or belong to another network.
@@ -55,7 +56,7 @@ class Backbone(nn.Module):
         from diptych.vision.backbones import onnx
 
         backbone = cls(f"onnx/{path.stem}", onnx.read(path, settings, report))
-        _ = backbone.map_size  # runs the network once, to raise errors early
+        _ = backbone.map_size  # runs the network once, so that errors are raised now
         return backbone
 
     @property
@@ -77,9 +78,9 @@ class Backbone(nn.Module):
         return int(cells.shape[1]), int(min(cells.shape[2:]))
 
     def maps_of(self, pictures: Sequence[Picture]) -> tuple[Float[Tensor, "B F h w"], Float[Tensor, "B 2"]]:
-        """Fit images into squares.
+        """Resize and pad images to squares, and compute their feature maps.
 
-        Return their feature maps, and the share (x, y) of the square that each image covers.
+        Return the maps, and the share (x, y) of the square that each image covers.
         """
         squares, shares = letterbox(pictures, self.side, self.device)
         return self(squares).float(), shares
@@ -96,7 +97,7 @@ class Backbone(nn.Module):
 
     @classmethod
     def from_folder(cls, folder: Path, described: Mapping[str, Any]) -> Backbone:
-        """Open a backbone from a detector's folder that holds no other weights."""
+        """Open a backbone from a detector's folder that has no other weights."""
         return cls.from_described(described, read_detector_weights(folder, described), str(folder / WEIGHTS))
 
     @classmethod

@@ -32,7 +32,8 @@ class _LastMap(nn.Module):
         if cells.ndim == 3:
             return as_map(cells)
         if cells.ndim == 4:
-            # The two equal axes are the sides of the map. If all three are equal, the output has the input's layout.
+            # The two axes of equal length are the sides of the map. If all three are equal, the output has the input's
+            # layout.
             _, first, middle, third = cells.shape
             last = self.feed.layout == "nhwc" if (first == middle) == (middle == third) else first == middle
             return cells.permute(0, 3, 1, 2) if last else cells

@@ -23,7 +23,7 @@ from diptych.runtime.files import bytes_of
 
 Array = npt.NDArray[Any]
 Axis = int | None  # length of an axis; None: any
-# Size limit of an ONNX file; larger networks store weights in further files, which are not supported.
+# Size limit of an ONNX file. Larger networks store weights in further files, which Diptych does not support.
 MOST_BYTES = 2 * 2**30
 KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8,
          "tensor(int64)": np.int64, "tensor(int32)": np.int32}  # fmt: skip
@@ -34,7 +34,7 @@ NAMED = re.compile(r"(\d+)\s*:\s*(?:'([^']*)'|\"([^\"]*)\")")
 class Graph(nn.Module):
     """An ONNX network that onnxruntime runs.
 
-    The file's bytes are a buffer of the module, so they are hashed, saved and loaded like weights.
+    The bytes of the file are a buffer of the module, so they are hashed, saved and loaded like weights.
     """
 
     file: Tensor
@@ -62,7 +62,10 @@ class Graph(nn.Module):
 
     @classmethod
     def of(cls, content: bytes, source: str) -> Graph:
-        """Open the content of an ONNX file. `source` is its name in errors. Raises CheckpointError."""
+        """Open the content of an ONNX file.
+
+        `source` is its name in errors. Raises CheckpointError if it cannot be opened.
+        """
         graph = cls(len(content))
         graph.file.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
         graph.open(source)
@@ -122,7 +125,7 @@ class Feed(BaseModel):
 
     @classmethod
     def guess(cls, graph: Graph, changes: Mapping[str, Any]) -> Feed:
-        """Choose the first input that has the axes of an image. `changes`: settings that replace the inferred ones.
+        """Choose the first input that has the axes of an image. `changes`: settings that override the inferred ones.
 
         Raises RecipeError.
         """

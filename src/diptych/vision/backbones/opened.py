@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from diptych.runtime.downloads import downloading, first_line
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 
-# ImageNet's mean and deviation, used in training by all torchvision backbones and most of timm.
+# ImageNet's mean and standard deviation, used in training by all backbones of torchvision and most of timm.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SIDE = 224
 # Errors that the libraries raise for a file without the model's weights.
@@ -40,9 +40,9 @@ class OpenedNetwork:
 
 @contextmanager
 def reading_weights(name: str, weights: Path | None, address: str) -> Iterator[None]:
-    """Convert a library's errors to CheckpointError while it reads the file `weights`, or downloads them (None)."""
+    """Convert a library's errors to CheckpointError while it reads the file `weights`, or downloads weights (None)."""
     if weights is None:
-        remedy = f"fetch {address} where there is a network, and pass the file with --weights"
+        remedy = f"download {address} on a machine with a network, and pass the file with --weights"
         with downloading(f"the weights of {name}", remedy):
             yield
         return
@@ -65,7 +65,7 @@ def refuse_unknown(settings: Iterable[str], known: Collection[str], what: str) -
 def as_map(tokens: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Tensor, "B F n n"]:
     """Reshape a transformer's tokens to a square map. Leading tokens (class, registers) are dropped.
 
-    `cells`: number of tokens that belong to the map; None: the largest square number that fits.
+    `cells`: number of tokens that belong to the map; None: the largest possible square number.
     """
     batch, count, width = tokens.shape
     side = isqrt(count if cells is None or cells > count else cells)
@@ -73,7 +73,10 @@ def as_map(tokens: Float[Tensor, "B N F"], cells: int | None = None) -> Float[Te
 
 
 def three(key: str, value: Any) -> Three:
-    """Return three numbers, one per colour, from a setting with three numbers or one for all. Raises RecipeError."""
+    """Return three numbers, one per colour, from a setting with one or three numbers.
+
+    Raises RecipeError if it is invalid.
+    """
     values = (value,) * 3 if isinstance(value, int | float) else value
     if not isinstance(values, list | tuple) or len(values) != 3 or not all(isinstance(v, int | float) for v in values):
         raise RecipeError(f"{key}={value!r}; expected one number, or three (one per colour), such as [0.5,0.5,0.5]")

@@ -16,13 +16,13 @@ from diptych.runtime.weight_files import read_weights
 from diptych.vision.backbones.opened import SIDE, OpenedNetwork
 from diptych.vision.detectors.weights import fill
 
-# GoogLeNet's weights were trained with another mean and deviation. With transform_input, the network converts images
-# normalised with ImageNet's.
+# GoogLeNet's weights were trained with a different mean and deviation. With transform_input, the network converts
+# images that are normalised with ImageNet's values.
 BUILDING = {"googlenet": {"init_weights": False, "aux_logits": False, "transform_input": True}}
 
 
 class _LastMap(nn.Module):
-    """torchvision's feature extractor returns a dict with one entry; this returns the entry, a tensor (B, F, h, w)."""
+    """torchvision's feature extractor, but it returns the feature map (B, F, h, w) instead of a dict with one entry."""
 
     def __init__(self, extractor: nn.Module) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ def downloaded(name: str) -> dict[str, Tensor]:
     weights = cast(Any, get_model_weights(name)).DEFAULT
     file = str(weights.url).rpartition("/")[2]
     remedy = (
-        f"fetch {weights.url} where there is a network, and pass the file {file} with --weights, or put it in "
+        f"download {weights.url} on a machine with a network, and pass {file} with --weights, or put it in "
         f"{torch.hub.get_dir()}/checkpoints"
     )
     with downloading(f"the weights of {name}", remedy):

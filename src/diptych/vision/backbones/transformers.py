@@ -63,9 +63,9 @@ def built(described: Mapping[str, Any]) -> nn.Module:
 
 
 def source_of(name: str, folder: Path | None) -> tuple[str, str | None]:
-    """Return where to load a model from (a folder, or a name on the hub), and its commit or None.
+    """Return the source of a model (a folder, or a name on the hub), and its commit or None.
 
-    Raises RecipeError.
+    Raises RecipeError if the folder or name is not a model's.
     """
     if folder is not None:
         if not (folder / "config.json").is_file():
@@ -80,7 +80,7 @@ def source_of(name: str, folder: Path | None) -> tuple[str, str | None]:
 def remedy_of(name: str) -> str:
     """Return the remedy to show if the hub cannot be reached."""
     return (
-        f"copy {FILES} of https://huggingface.co/{name.partition('@')[0]} into a folder where there is a network, and "
+        f"download {FILES} of https://huggingface.co/{name.partition('@')[0]} on a machine with a network, and "
         "pass the folder with --weights"
     )
 
@@ -90,7 +90,7 @@ def load_whole(library: Any, source: str, unused: tuple[str, ...] = (), **option
 
     Raises CheckpointError if weights are missing.
 
-    Missing weights in the parts `unused` are set to 0, so that the same files always give the same network.
+    Missing weights of the parts `unused` are set to 0, so that the same files always give the same network.
     """
     model, loaded = library.from_pretrained(
         source, dtype=torch.float32, output_loading_info=True, trust_remote_code=False, **options

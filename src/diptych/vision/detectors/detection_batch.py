@@ -16,9 +16,9 @@ from diptych.core import Capability, Objective, Partners, Sample
 
 @dataclass(frozen=True)
 class DetectionBatch:
-    """Square images and their objects. Rows are padded to the largest number of objects per image.
+    """Square images and their objects.
 
-    IGNORE marks padding and unknown values.
+    Rows of objects are padded to the largest number per image. IGNORE marks padding and unknown values.
     """
 
     keys: list[str]
@@ -46,7 +46,7 @@ class DetectionBatch:
 class DetectionUpdate:
     """Base class of the training step of a detector.
 
-    All steps are the same, so `at` returns the object itself for each step.
+    All steps use the same update, so `at` returns this object for each step.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)

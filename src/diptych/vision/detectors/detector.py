@@ -1,4 +1,4 @@
-"""The interface of detectors: anything that returns regions for images."""
+"""The interface of detectors, which return the regions of images."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +32,8 @@ class Detector(Protocol):
 
     @property
     def network(self) -> nn.Module | None:
-        """Return the module that holds all networks, to move it to a device; None if there is no network.
+        """Return the module that contains all networks, so that callers can move it to a device; None if there is no
+        network.
 
         `detect` returns regions on the CPU.
         """
@@ -41,7 +42,7 @@ class Detector(Protocol):
         """Return one `Regions` per record. Raises DataError for an image that cannot be processed."""
 
     def save(self, folder: Path) -> None:
-        """Write `detector.json` and the weights to a folder, which `load_detector` opens."""
+        """Write `detector.json` and the weights to a folder. `load_detector` opens the folder."""
 
 
 @contextmanager
@@ -87,7 +88,7 @@ class NetworkDetector(Generic[N]):
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
 
-    @torch.no_grad()  # not inference_mode, because its tensors cannot be used in training
+    @torch.no_grad()  # not inference_mode, because tensors made in it cannot be used in training
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         return self.regions_in(pictures, records) if pictures else []
 

@@ -1,10 +1,10 @@
 """torchvision's Faster R-CNN as a detector.
 
-The papers use a Faster R-CNN too, trained on Visual Genome instead of COCO.
+The papers also use a Faster R-CNN, but trained on Visual Genome instead of COCO.
 
-A region is a proposal, as in bottom-up attention. Its feature comes from the box head. Its box is refined for its most
-probable class, and its score is the probability of that class. The feature of the whole image is the box head's feature
-of a box around the image.
+A region is a proposal, as in bottom-up attention. Its feature is computed by the box head. Its box is refined for its
+most probable class, and its score is the probability of this class. The feature of the whole image is the box head's
+feature of a box around the image.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FasterRCNNConfig:
     def build(self) -> Network:
         """Build the network with random weights, without downloads. Raises RecipeError for an unknown architecture."""
         sizes = {"min_size": self.shorter, "max_size": self.longer}
-        # No score threshold for proposals: a rule of exactly N regions may need proposals with low scores.
+        # Proposals have no score threshold, because a rule of exactly N regions may need proposals with low scores.
         options: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
         options |= {"num_classes": len(self.class_names), "rpn_score_thresh": 0.0}
         if self.architecture in WHOLE_NETWORKS:
@@ -159,7 +159,10 @@ class FasterRCNN(NetworkDetector[Network]):
 
     @classmethod
     def from_request(cls, request: DetectorRequest) -> FasterRCNN:
-        """Open a network of WHOLE_NETWORKS, with the weights of the request's file, or else with torchvision's."""
+        """Open a network of WHOLE_NETWORKS with the weights of the request's file.
+
+        Without a file, use torchvision's weights.
+        """
         rule, rest = (request.selection or EXACTLY_100).changed(request.settings)
         refuse_unknown(rest, asdict(rule).keys(), request.name)
         if request.weights is None or request.name not in WHOLE_NETWORKS:
@@ -177,7 +180,7 @@ class FasterRCNN(NetworkDetector[Network]):
     ) -> FasterRCNN:
         """Open a network with torchvision's COCO weights, which are downloaded once to torch's cache.
 
-        Raises CheckpointError if that fails.
+        Raises CheckpointError if the download fails.
         """
         if architecture not in WHOLE_NETWORKS:
             raise RecipeError(
@@ -195,7 +198,7 @@ def coco_shape(architecture: str, layer: Layer = "fc7") -> FasterRCNNConfig:
 
 
 class FasterRCNNDetection(DetectionUpdate):
-    """The training step of Faster R-CNN; the class `Detection` is its counterpart for the small detector.
+    """The training step of Faster R-CNN. The class `Detection` is its counterpart for the small detector.
 
     Class 0 is the background.
     """
@@ -210,8 +213,8 @@ class FasterRCNNDetection(DetectionUpdate):
             for boxes, kinds in zip(batch.boxes, batch.kinds, strict=True)
         ]
         means = model(list(batch.squares.float() / 255), targets)
-        # torchvision's losses are means over the images; the trainer expects sums and divides by the images of all
-        # ranks.
+        # torchvision's losses are means over images. The trainer expects sums, and divides them by the number of images
+        # of all ranks.
         yield {LOSSES_OF[name]: mean * len(batch) for name, mean in means.items()}
 
 

@@ -1,6 +1,6 @@
 """Regions that a user extracted with another program, in any format of `diptych.vision.features`.
 
-Of an image file, only the size is read.
+Only the size of an image file is read.
 
 Diptych's own format is one npz file per image:
 
@@ -43,7 +43,7 @@ WHOLE_BOXES = "all, each box the whole picture"  # value of the contract's `sele
 MOST_REGIONS = 10_000
 LARGEST = 65504.0  # largest float16 number, because stores keep float16
 LONGEST = 1_000_000  # pixels
-ROUNDED = 1e-3  # how far rounding to float16 can lift a probability above 1
+ROUNDED = 1e-3  # maximum amount by which a probability may exceed 1, because of rounding to float16
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
@@ -51,7 +51,7 @@ Floats = npt.NDArray[np.float32]
 class GivenRegions:
     """A detector that reads regions made by another program.
 
-    A copy in a model's `detector/` has no folder of features: it holds only the feature size and class names.
+    A copy in a model's folder `detector/` has no features. It stores only the feature size and class names.
 
     `whole_boxes`: True if the features have no boxes. Each region's box is then the whole image.
     """
@@ -92,8 +92,8 @@ class GivenRegions:
                 files.notes.append(f"there is no {place}, so the {kinds} classes are named class 0, class 1, ...; "
                                    "write their names to this file, one per line")  # fmt: skip
             return given
-        reason = reason or f"no name is an image's; the first are {', '.join(list(files.exact)[:3]) or 'none'}"
-        raise DataError(f"found no features of the images in {folder} that can be read: {reason}")
+        reason = reason or f"no name matches an image; the first are {', '.join(list(files.exact)[:3]) or 'none'}"
+        raise DataError(f"found no readable features of the images in {folder}: {reason}")
 
     @classmethod
     def _form(cls, raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
@@ -124,7 +124,7 @@ class GivenRegions:
         return replace(contract, selection=WHOLE_BOXES) if self.whole_boxes else contract
 
     def _profile(self) -> FeatureProfile | None:
-        """Compute the profile of the features from a sample of images, spread over all files."""
+        """Compute the profile of the features from a sample of images that is spread over all files."""
         features = []
         for raw in self.files.some(PICTURES):
             with suppress(DataError):  # `detect` reports invalid features
@@ -236,8 +236,8 @@ def _numbers(raw: Raw, name: str, array: Array, axes: int) -> Floats:
 def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
     """Return the image's width and height in pixels, from the feature file or the record.
 
-    Raises DataError if the sizes in the file and the record have different aspect ratios. Also raises it if no size is
-    known but boxes in pixels need one.
+    Raises DataError if the sizes in the file and in the record have different aspect ratios, or if boxes are in pixels
+    and no size is known.
     """
     own = None if raw.size is None else (_side(raw, "width", raw.size[0]), _side(raw, "height", raw.size[1]))
     known = record.size
@@ -279,7 +279,7 @@ def _fractions(raw: Raw, boxes: Floats, width: int, height: int) -> Floats:
         refuse(raw.where, f"boxes up to {boxes.max():g}, which look like fractions", f"boxes in pixels, {inside}")
     if fractions.max() > 1 + BEYOND or fractions.min() < -BEYOND:
         worst = boxes[np.abs(fractions - 0.5).max(1).argmax()]
-        remedy = "the boxes may be for another size of the image, or in the form x y w h: write the file anew"
+        remedy = "the boxes may be for another size of the image, or in the form x y w h: write the file again"
         refuse(
             raw.where, f"the box {worst.tolist()}", f"x1 y1 x2 y2 {'from 0 to 1' if raw.fractions else inside}", remedy
         )

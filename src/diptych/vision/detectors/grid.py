@@ -28,7 +28,7 @@ CELLS = 7  # per side; fewer if the feature map is smaller
 class Grid(NetworkDetector[Backbone]):
     """A detector that divides a square into `cells` x `cells` regions.
 
-    The image is fitted into the square, and cells outside the image are left out.
+    The image is resized to fit into the square. Cells outside the image are left out.
     """
 
     def __init__(self, backbone: Backbone, cells: int | None = None) -> None:
@@ -84,7 +84,7 @@ class Grid(NetworkDetector[Backbone]):
 def backbone_of(name: str, option: str) -> Backbone:
     """Open the backbone `name`: a library's, such as `timm/NAME`, `onnx:FILE`, or the folder of a grid detector.
 
-    `option` is for error messages.
+    `option`: the command-line option, for errors.
     """
     if name.startswith(ONNX):
         return Backbone.from_onnx(Path(name.removeprefix(ONNX)), {})
@@ -93,5 +93,5 @@ def backbone_of(name: str, option: str) -> Backbone:
     grid = load_detector(Path(name))
     if not isinstance(grid, Grid):
         held = grid.contract.extractor
-        raise RecipeError(f"{option} {name} holds {held}; pass a backbone, saved as a grid detector")
+        raise RecipeError(f"{option} {name} holds {held}; pass a backbone or a grid detector's folder")
     return grid.backbone

@@ -1,4 +1,4 @@
-"""Regions from annotated objects, for tests and as an upper bound on what a detector can give.
+"""Regions from annotated objects, for tests and as an upper bound for detectors.
 
 Reported model scores do not use them.
 """
@@ -32,7 +32,7 @@ class GroundTruth:
     network = None
 
     def __init__(self, kinds: Sequence[str], attributes: Mapping[str, Sequence[str]], masks: bool = False) -> None:
-        """`masks`: also return instance masks. For an object without a mask, the mask is its whole box."""
+        """`masks`: True to also return instance masks. For an object without a mask, the mask covers its whole box."""
         self.kinds, self.masks = tuple(kinds), masks
         self.attributes = {name: tuple(values) for name, values in attributes.items()}
         self._columns = {kind: column for column, kind in enumerate(self.kinds)}

@@ -23,9 +23,9 @@ KIND = "with-whole"
 
 
 class WithImageFeature(NetworkDetector[nn.ModuleList]):
-    """The regions come from the detector `regions`.
+    """A detector that adds a feature of the whole image to the regions of the detector `regions`.
 
-    The feature of the whole image is the mean of the backbone's last feature map.
+    This feature is the mean of the backbone's last feature map.
     """
 
     def __init__(self, regions: Detector, backbone: Backbone) -> None:
@@ -63,9 +63,9 @@ class WithImageFeature(NetworkDetector[nn.ModuleList]):
 
 
 def _mean(cells: Float[Tensor, "F h w"], share: Float[Tensor, "2"]) -> Float[Tensor, "F"]:
-    """Average the map's cells that overlap the image; all other cells show only padding.
+    """Average the cells of the map that overlap the image; all other cells show only padding.
 
-    `share`: the image's part of the square, in x and y.
+    `share`: the share (x, y) of the square that the image covers.
     """
     columns, rows = (share.cpu() * torch.tensor([cells.shape[2], cells.shape[1]])).ceil().int().tolist()
     return cells[:, :rows, :columns].mean((1, 2)).cpu()

@@ -1,4 +1,4 @@
-"""Fit images of any aspect ratio into squares, so that they can be stacked into a batch."""
+"""Resize and pad images of any aspect ratio to squares, so that they can be stacked into a batch."""
 
 from collections.abc import Sequence
 
@@ -15,10 +15,10 @@ GREY = 114  # pixel value of the padding
 def letterbox(
     pictures: Sequence[Picture], side: int, device: torch.device | str = "cpu"
 ) -> tuple[UInt8[Tensor, "B 3 side side"], Float[Tensor, "B 2"]]:
-    """Resize images to fit squares of `side` pixels, keeping the aspect ratio, and place them at the top left.
+    """Resize images to fit into squares of `side` pixels, with the same aspect ratio, and place them at the top left.
 
-    Return the squares, and for each the share (x, y) of the square that the image covers. A position in the image (0 to
-    1) times this share is the position in the square.
+    Return the squares, and the share (x, y) of its square that each image covers. A position in the image (0 to 1)
+    times this share is the position in the square.
     """
     stacked = torch.full((len(pictures), 3, side, side), GREY, dtype=torch.uint8, device=device)
     shares = torch.empty(len(pictures), 2)

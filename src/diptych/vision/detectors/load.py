@@ -1,6 +1,7 @@
 """The table of all kinds of detectors.
 
-Each entry has the class that opens a detector's folder, and the names and files that a user may give.
+Each entry has the class that opens a detector's folder. It also has the names and files by which users choose the
+detector.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ class DetectorKind:
 
     Its class has a method `from_folder(folder, described)`, which opens what the method `save` wrote.
 
-    `names`: the values of `diptych extract --detector`, such as `grid:BACKBONE`, each with the options that it takes.
+    `names`: the values of `diptych extract --detector`, such as `grid:BACKBONE`, each with the options that it accepts.
     `files`: the same for the files of `diptych import detector`. A class with `names` or `files` also has a method
     `from_request(request)`.
     """
@@ -71,11 +72,11 @@ DETECTORS: dict[str, DetectorKind] = {  # keys: the values of `kind` in detector
 
 
 def open_requested(request: DetectorRequest, given: Mapping[str, object], files: bool = False) -> Detector:
-    """Open the detector that `request.name` names. If `files` is True, the name may also be the path of a file.
+    """Open the detector `request.name`. If `files` is True, the name may also be the path of a file.
 
-    `given`: all command-line options by name; None: not given.
+    `given`: all command-line options by name; the value None means that the option is not given.
 
-    Raises RecipeError for an unknown name, and for an option that this kind of detector does not take.
+    Raises RecipeError for an unknown name, and for an option that this kind of detector does not accept.
     """
     known = [
         (pattern, kind, options)
@@ -95,9 +96,9 @@ def open_requested(request: DetectorRequest, given: Mapping[str, object], files:
 
 
 def refuse_ignored(given: Mapping[str, object], taken: Sequence[str], what: str) -> None:
-    """Raise RecipeError if `given` has an option that is not in `taken`, instead of ignoring it.
+    """Raise RecipeError if `given` has an option that is not in `taken`, because it would be ignored.
 
-    `what` names the detector in the error.
+    `what`: the detector, for the error.
     """
     for name, value in given.items():
         if value is not None and name not in taken:
@@ -122,7 +123,7 @@ def load_detector(folder: Path, selection: Selection | Mapping[str, Any] | int |
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{folder / DETECTOR} is damaged ({error!r}); copy the folder again") from error
     if selection is not None:
-        finder: Any = getattr(detector, "regions", detector)  # a `with-whole` detector wraps another one: use that
+        finder: Any = getattr(detector, "regions", detector)  # the inner detector of a `with-whole` detector
         own = getattr(finder, "selection", None)
         if isinstance(selection, int) and own is not None:
             finder.selection = replace(own, most=selection, least=selection)
@@ -131,7 +132,7 @@ def load_detector(folder: Path, selection: Selection | Mapping[str, Any] | int |
         elif isinstance(selection, Selection) and isinstance(own, Selection):
             finder.selection = selection
         else:
-            why = "always keeps the same regions; leave out the selection (for a grid, --set cells=N)"
+            why = "does not accept a selection rule; leave out the selection (for a grid, use --set cells=N)"
             raise RecipeError(f"{finder.contract.extractor} {why}")
     return detector
 

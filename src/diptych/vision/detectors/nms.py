@@ -1,7 +1,7 @@
 """torchvision's non-maximum suppression (NMS), without `import torchvision`, which takes seconds.
 
 The import is slow because torchvision loads its models, its transforms and torch's compiler. The NMS kernels are in a
-shared library in its folder, which is loaded alone.
+shared library in torchvision's folder. Only this library is loaded.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-LARGE = 1000  # with more boxes, torchvision runs NMS class by class
+LARGE = 1000  # above this number of boxes, torchvision runs NMS class by class
 
 
 def nms(boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float) -> Int[Tensor, "K"]:
@@ -28,9 +28,9 @@ def nms(boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float)
 def batched_nms(
     boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], classes: Int[Tensor, "N"], overlap: float
 ) -> Int[Tensor, "K"]:
-    """Like `nms`, but a box is dropped only for a box of the same class.
+    """Like `nms`, but boxes suppress only boxes of the same class.
 
-    The boxes of each class are shifted so that classes do not overlap.
+    The boxes of each class are shifted so that boxes of different classes do not overlap.
     """
     if len(boxes) > LARGE:
         from torchvision.ops import batched_nms as by_class

@@ -27,7 +27,7 @@ from diptych.vision.image_files import find_pictures
 from diptych.vision.pictures import open_picture
 
 HUB = "hub:"
-# The sheet with regions drawn on images, its images, regions per image.
+# File name of the sheet with regions drawn on images, number of its images, number of regions per image.
 DRAWN, SHOWN, FIRST = "regions.png", 12, 15
 HUB_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 
@@ -38,7 +38,7 @@ def open_detector(
     backbone: str | None = None, class_names: Path | None = None, report: Callable[[str], object] = lambda _: None,
     files: bool = False,
 ) -> Detector:  # fmt: skip
-    """Open the detector that `name` names.
+    """Open the detector `name`.
 
     `name` is a folder (of a detector, store, model or run), `hub:NAME@COMMIT`, or a name in the table `DETECTORS` such
     as `grid:BACKBONE`. With `files`, it may also be a weights file. The other arguments are the command-line options
@@ -129,7 +129,7 @@ def fetched(name: str) -> Path:
     """Download `hub:USER/NAME@COMMIT`. Return the path of the downloaded detector folder or weights file."""
     if (match := HUB_NAME.fullmatch(name)) is None:
         raise RecipeError(
-            f"{name!r} names no fixed version; expected hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
+            f"{name!r} has no fixed version; expected hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
             "hub: Files, History), because a branch can change, and the features with it"
         )
     use = (

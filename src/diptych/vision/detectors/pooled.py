@@ -1,4 +1,4 @@
-"""Combine the boxes of a network (a proposer) with a backbone's features: the mean of its last map inside each box."""
+"""Combine the boxes of a network (a proposer) with features of a backbone: the mean of its last map inside each box."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PROPOSERS: dict[str, Any] = {
 class PooledDetector(NetworkDetector[nn.ModuleDict]):
     """A detector with the boxes of a proposer and the features of a backbone.
 
-    Without a backbone, the features are the proposer's.
+    Without a backbone, the proposer computes the features.
     """
 
     def __init__(self, proposer: Proposer, backbone: Backbone | None, selection: Selection) -> None:
@@ -139,7 +139,10 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
 
 
 def _described(regions: Regions, candidates: Candidates) -> Regions:
-    """Return the regions. If `candidates` has feature maps, each region's feature is their mean inside its box."""
+    """Return the regions with features.
+
+    If `candidates` has feature maps, the feature is their mean inside the region's box.
+    """
     if candidates.share is None:
         return regions
     pooled = [_pooled(regions.boxes, cells, candidates.share) for cells in candidates.maps]

@@ -1,4 +1,4 @@
-"""RoIAlign as two matrix products, along y and along x. It is exact, and fast in bfloat16 both forward and backward."""
+"""RoIAlign as two matrix products, along y and along x. It is exact. In bfloat16, both passes are fast."""
 
 import torch
 from jaxtyping import Float
@@ -10,7 +10,8 @@ SAMPLES = 2  # sampling points per cell and axis (torchvision's sampling_ratio)
 def pool_regions(
     maps: Float[Tensor, "B C h w"], boxes: Float[Tensor, "B K 4"], cells: int
 ) -> Float[Tensor, "B K C cells cells"]:
-    """Pool each box into `cells` x `cells` cells, each a mean of bilinear samples (as `roi_align(aligned=True)` does).
+    """Pool each box into `cells` x `cells` cells. A cell is a mean of bilinear samples (as in
+    `roi_align(aligned=True)`).
 
     Boxes are fractions of the map. A bilinear weight is the product of a weight for the row and a weight for the
     column. This also holds for the mean over the samples of a cell.

@@ -1,4 +1,4 @@
-"""The name and options with which a user asks for a detector."""
+"""The name and options by which a user chooses a detector."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -20,7 +20,7 @@ class Selection:
     """NMS, then a threshold on the score, then the best boxes: at least `least` and at most `most`.
 
     If fewer than `least` boxes are left, dropped boxes are added, highest score first: boxes below `score`, then boxes
-    that NMS dropped. `least == most` gives exactly N regions, as in the papers.
+    that NMS dropped. If `least` equals `most`, each image has exactly this number of regions, as in the papers.
     """
 
     most: int = 100
@@ -45,7 +45,7 @@ class Selection:
         return ", ".join(parts)
 
     def changed(self, settings: Mapping[str, Any]) -> tuple[Selection, dict[str, Any]]:
-        """Return the rule changed by `settings`, and the settings that do not belong to a rule.
+        """Return the rule with `settings` applied, and the settings that do not belong to a rule.
 
         If only one of `least` and `most` is given, the other is adjusted so that `least <= most`. Raises RecipeError.
         """

@@ -9,7 +9,7 @@ from diptych.core import Regions
 from diptych.vision.detectors.detector import BACKGROUND, Picture
 from diptych.vision.image_files import write_png
 
-# Okabe and Ito's colours: distinct on light and dark images, and for most people with colour blindness.
+# Okabe and Ito's colours, which are distinct on light and dark images, and for most people with colour blindness.
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#FFFFFF")
 GAP = 6
 
@@ -43,7 +43,8 @@ def with_boxes(
 ) -> Image.Image:
     """Return an image, resized to `side` pixels, with boxes drawn on it.
 
-    The best boxes are drawn last, so that no other covers their labels. Boxes below `least_score` are left out.
+    The best boxes are drawn last, so that no other box covers their labels. Boxes with scores below `least_score` are
+    left out.
     """
     image = Image.fromarray(picture.permute(1, 2, 0).numpy())
     scale = side / max(image.size)

@@ -1,7 +1,7 @@
 """Detector folders. `detector.json` describes the detector, and `detector.safetensors` holds its weights.
 
 `detector.json` holds the sha256 of the weights, and in `check` the sha256 of its other values. So any changed byte is
-detected. Older folders have no `check` and no `format`, and are still read.
+detected. Older folders without `check` and `format` can still be read.
 """
 
 import hashlib
@@ -62,7 +62,7 @@ def read_detector(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} has changed (its checksum differs); copy the whole folder again")
     if form not in (None, FORMAT):
         raise CheckpointError(
-            f"{path} has format {form!r}, but this Diptych reads {FORMAT}: use the version of Diptych that wrote it"
+            f"{path} has format {form!r}, but this version of Diptych reads {FORMAT}: use the version that wrote it"
         )
     return cast(dict[str, Any], values)
 
@@ -74,13 +74,13 @@ def check_detector(folder: Path, weights: str, *, files: bool = True) -> None:
     """
     if (actual := _hash_of(folder, files)) != weights:
         raise CheckpointError(
-            f"{folder} did not make these features: its weights are {actual[:12] or 'missing'}…, expected "
-            f"{weights[:12]}…; pass the detector that made the features, or extract again"
+            f"{folder} did not compute these features: its weights are {actual[:12] or 'missing'}…, expected "
+            f"{weights[:12]}…; pass the detector that computed the features, or extract again"
         )
 
 
 def _hash_of(folder: Path, files: bool) -> str:
-    """Return the hash of the weights as contracts store it, or "" without weights.
+    """Return the hash of the weights in the form that contracts store, or "" if there are no weights.
 
     For a detector of the kind `with-whole`, the result joins the hashes of the inner detector and of the backbone.
     """
@@ -131,11 +131,11 @@ def fill(module: M, tensors: Mapping[str, Tensor], source: str) -> M:
     wanted = module.state_dict()
     for name in [*tensors.keys() - wanted.keys(), *wanted.keys() - tensors.keys()]:
         whose = "the network has no" if name in tensors else "it lacks"
-        raise CheckpointError(f"{source} is of another network: {whose} {name}; pass this network's weights")
+        raise CheckpointError(f"{source} belongs to another network: {whose} {name}; pass this network's weights")
     for name, tensor in tensors.items():
         if tensor.shape != wanted[name].shape:
             raise CheckpointError(
-                f"{source} is of another network: {name} has shape {tuple(tensor.shape)}, expected "
+                f"{source} belongs to another network: {name} has shape {tuple(tensor.shape)}, expected "
                 f"{tuple(wanted[name].shape)}; pass this network's weights"
             )
     module.load_state_dict(dict(tensors))

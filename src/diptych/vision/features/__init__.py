@@ -2,7 +2,6 @@
 
 Each format has a module; `files` has the table of formats.
 
-`files.open_features` recognises the format from the content, and finds the regions of an image by its name.
-`diptych.vision.detectors.given` converts the data that was read to `Regions`. Files are read in place, one image at a
-time.
+`files.open_features` recognises the format from the content, and finds the regions of an image by the image's name.
+`diptych.vision.detectors.given` converts the result to `Regions`. Files are read in place, one image at a time.
 """

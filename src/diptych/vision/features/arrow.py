@@ -1,7 +1,7 @@
-"""Arrow files that Hugging Face's LXMERT extraction writes: rows are padded to a fixed number, and boxes are fractions.
+"""Arrow files of Hugging Face's LXMERT extraction. Rows are padded to a fixed number, and boxes are fractions.
 
-`preds_per_image` is the number of valid rows. `sizes` holds the size of the resized image, so the size in the record is
-preferred.
+`preds_per_image` is the number of valid rows. `sizes` is the size of the resized image, so the size in the record takes
+precedence.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class ArrowTable:
 
     @cached_property
     def batches(self) -> list[Any]:
-        """Return the record batches of the memory-mapped file. They take no memory until they are read."""
+        """Return the record batches of the memory-mapped file. They use no memory until they are read."""
         pyarrow, ipc = needed("pyarrow", f"{self.path.name}, an Arrow file,"), needed("pyarrow.ipc", "an Arrow file")
         there = list[Any]()
         try:
@@ -98,7 +98,7 @@ def _values(batch: Any, column: str, row: int, where: str) -> Array:
     nested = hasattr(cell, "flatten") and hasattr(cell.type, "value_type")
     numbers = np.asarray((cell.flatten() if nested else cell).to_numpy(zero_copy_only=False))
     if nested and (not rows or numbers.size % rows):
-        refuse(where, f"`{column}` of {numbers.size} numbers in {rows} rows", "as many in each", AGAIN)
+        refuse(where, f"`{column}` of {numbers.size} numbers in {rows} rows", "the same number in each row", AGAIN)
     return numbers.reshape(rows, -1) if nested else numbers
 
 

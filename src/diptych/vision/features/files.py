@@ -16,7 +16,7 @@ from diptych.vision.features import arrow, lmdb, npy, npz, tsv, vl_bert, vlp
 from diptych.vision.features.raw import Listing, Raw, Unit, again, each_whole, read_as_data
 from diptych.vision.image_files import ENDINGS
 
-# One function per format. It returns the units of this format (such as one per tsv file) among the listed files.
+# One function per format. Given the listed files, it returns the units of its format, such as one unit per tsv file.
 FORMATS = {"npz": npz.units, "tsv": tsv.units, "h5": vlp.units, "npy": npy.units, "json": vl_bert.units,
            "LMDB": lmdb.units, "Arrow": arrow.units}  # fmt: skip
 FORMS = (
@@ -38,7 +38,7 @@ class NoFeatures(DataError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where the regions of an image are: a unit (such as a file), and a name inside the unit."""
+    """The location of an image's regions: a unit (such as a file), and a name inside the unit."""
 
     unit: Unit
     name: str
@@ -52,14 +52,14 @@ class FeatureFiles:
     exact: dict[str, Place] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # messages about duplicates and about files that are not read
     _places: dict[str, list[Place]] = field(default_factory=dict)  # name -> all places with this name, in order
-    # File, and the end of a cut line that contains the next line's name.
+    # (file, end of a truncated line that also contains the next line's name).
     _joined: list[tuple[Path, str]] = field(default_factory=list)
     _loose: list[dict[str, Place | None]] = field(default_factory=lambda: [{}, {}, {}])
 
     def add(self, unit: Unit) -> None:
-        """Add the names of a unit. If a name occurs twice, its first place counts.
+        """Add the names of a unit. If a name occurs twice, its first location counts.
 
-        A unit whose names have all occurred before is skipped.
+        A unit is skipped if other units already have all its names.
         """
         names = [(_bare(name), name) for name in unit.names()]
         self.notes += getattr(unit, "problems", ())
@@ -90,11 +90,11 @@ class FeatureFiles:
                 known[form] = None if form in known else place  # None: several names have this form
 
     def of(self, record: Record) -> Place:
-        """Return the place of a record's regions.
+        """Return the location of a record's regions.
 
-        The names tried are the record's key, its image's path (then the path without its first folder, and so on), the
-        file name, the file name in lower case, and the number in a COCO name. Raises NoFeatures if none is found.
-        Raises DataError if one of the last three names fits several features.
+        These names are tried in order: the record's key, the image's path (then the path without its first folder, and
+        so on), the file name, the file name in lower case, and the number in a COCO name. Raises NoFeatures if no name
+        is found. Raises DataError if one of the last three names matches several features.
         """
         parts = () if record.image is None else record.image.parts
         paths = ("/".join(parts[first:]) for first in range(len(parts)))
@@ -109,14 +109,14 @@ class FeatureFiles:
                     place = known[form]
                     if place is None:
                         raise DataError(
-                            f"the names of several features in {self.path} fit {record.key!r}; name the "
+                            f"several features in {self.path} match {record.key!r}; name the "
                             "features like the images, with their folders"
                         )
                     return place
         for path, joined in self._joined:
             if joined.endswith(tuple(names)):
                 raise NoFeatures(
-                    f"{path}: the line before {record.key!r} is cut short, so both are in one line; download the "
+                    f"{path}: the line before {record.key!r} is truncated, so both are in one line; download the "
                     "file again"
                 )
         raise NoFeatures(
@@ -125,7 +125,7 @@ class FeatureFiles:
         )
 
     def expect(self, record: Record) -> None:
-        """Request a record's regions early if another process reads the format, so that it reads while this one
+        """Request a record's regions early. If a separate process reads the format, it then reads while this process
         computes."""
         with suppress(DataError):
             place = self.of(record)
@@ -135,9 +135,8 @@ class FeatureFiles:
     def read(self, record: Record, use: Callable[[Raw], T]) -> T:
         """Return `use(regions)` for the record's regions.
 
-        If `use` raises DataError, try the next regions of the same name.
-
-        If all fail, raises the first DataError.
+        If `use` raises DataError, the next regions of the same name are tried. If all fail, the first DataError is
+        raised.
         """
         errors = []
         for place in self._places[_bare(self.of(record).name)]:
@@ -149,7 +148,7 @@ class FeatureFiles:
         raise errors[0]
 
     def some(self, count: int) -> Iterator[Raw]:
-        """Yield the regions of up to `count` images, evenly spaced over all. Unreadable regions are skipped."""
+        """Yield the regions of up to `count` images, evenly spaced over all names. Unreadable regions are skipped."""
         places = list(self.exact.values())
         for place in places[:: max(1, -(-len(places) // count))]:
             with suppress(DataError), read_as_data(f"{place.unit.path}, {place.name!r}"):
@@ -174,10 +173,7 @@ class FeatureFiles:
 
 
 def state_of(path: Path) -> str:
-    """Return a digest of the names, sizes and modification times of all files at a path.
-
-    It changes if a file changes.
-    """
+    """Return a digest of the names, sizes and modification times of all files at a path."""
     hashed = hashlib.sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         state = file.stat()
@@ -201,7 +197,7 @@ def open_features(path: Path) -> FeatureFiles:
     best = max(sets.values(), key=lambda one: len(one.exact))
     for name, other in sets.items():
         if other is not best:
-            best.notes.append(f"{path} has {len(other.exact)} files or rows of {name} too, which are not read")
+            best.notes.append(f"{path} also has {len(other.exact)} files or rows of {name}, which are not read")
     return best
 
 
@@ -217,7 +213,10 @@ def _opened(path: Path, units: list[Unit]) -> FeatureFiles:
 
 
 def _listed(path: Path) -> Listing:
-    """List the files at a path. An h5 file or a data.mdb belongs to a set of files, so its whole folder is listed."""
+    """List the files at a path.
+
+    An h5 file or a data.mdb belongs to a set of files, so for these the whole folder is listed.
+    """
     if path.name == "data.mdb":
         path = path.parent
     root, paths = (path.parent, [path]) if path.is_file() else (path, [])

@@ -1,9 +1,9 @@
-"""Read arrays from h5 files that other programs wrote: numbers in contiguous or chunked storage, under hard links.
+"""Read arrays from h5 files of other programs: numbers in contiguous or chunked storage, reached by hard links.
 
-A hostile h5 file could read any file of the user, through external links, external storage or virtual datasets. Its
-compressed chunks could also unpack to more memory than the header states. Such datasets are refused before they are
+A hostile h5 file could expose any file of the user, through external links, external storage or virtual datasets. Its
+compressed chunks could also unpack to more memory than the header states. Such datasets raise an error before they are
 read. Files are read in a separate process (`python -m diptych.vision.features.h5`, see vision/limited.py). So a crash
-of the library, an endless loop or too much memory ends only that process, not the command.
+of the library, an endless loop or excessive memory ends only that process, and not the command.
 """
 
 import atexit
@@ -28,18 +28,18 @@ from diptych.runtime.files import refuse_endless
 from diptych.vision.features.raw import Array, check_size, needed, refuse
 from diptych.vision.limited import ALIGNED, Ended, LimitedProcesses, Reply, Room, Values, answer
 
-PARTS = 4000  # most files in a set: Unified VLP's release has 3 for each of 1,000 parts, and a few more
-MOST_CHUNKS = 4096  # most chunks in a dataset
-MOST_ENDED = 3  # a file that has ended this many processes is not read again
-REWRITE = "write the file anew, with its arrays in it"
+PARTS = 4000  # maximum number of files in a set: Unified VLP's release has 3 for each of 1,000 parts, and a few more
+MOST_CHUNKS = 4096  # maximum number of chunks of a dataset
+MOST_ENDED = 3  # a file that has ended 3 processes is not read again
+REWRITE = "write the file again, with its arrays in it"
 Arrays = Mapping[Path, Array | None]  # file -> its array, or None if it has none
 NONE: Arrays = {}
 
 
 class OpenFiles:
-    """Read a set of h5 files through a separate process.
+    """A set of h5 files that a separate process reads.
 
-    This process keeps the last used files open while it gets requests.
+    The process keeps the most recently used files open while it gets requests.
     """
 
     def __init__(self) -> None:
@@ -72,12 +72,15 @@ class OpenFiles:
         ahead = self._ahead.pop((name, *paths), None)
         try:
             return ahead.result() if ahead is not None else self._ask("each", paths, name, where) if paths else {}
-        except Ended:  # one file ended the process: read each alone, so that the error names it
+        except Ended:  # a file ended the process: read each file separately, so that the error names the right one
             return {path: self.find(path, name, where) for path in paths}
 
     def expect(self, paths: Sequence[Path], name: str, where: str) -> None:
-        """Request arrays for a later call of `each` with the same arguments, which raises the errors of the request."""
-        if len(self._ahead) > 1:  # requests that nothing took
+        """Request arrays for a later call of `each` with the same arguments.
+
+        The later call raises the request's errors.
+        """
+        if len(self._ahead) > 1:  # earlier requests whose results were not used
             self._ahead.clear()
         if paths:
             self._ahead[name, *paths] = _thread().submit(self._ask, "each", paths, name, where)
@@ -85,7 +88,7 @@ class OpenFiles:
     def _ask(self, what: str, paths: Sequence[Path], name: str, where: str) -> Arrays:
         path = paths[0]
         needed("h5py", f"{path.name}, an h5,")
-        damaged, remedy = f"data in {path} on which HDF5", "download the file again, or remove it"
+        damaged, remedy = f"data in {path} at which HDF5", "download the file again, or remove it"
         if self._ended[path] == MOST_ENDED:
             refuse(where, f"{damaged} ended {MOST_ENDED} processes", "a file that HDF5 can read", remedy)
         folder = "/" if path.is_absolute() else os.getcwd()
@@ -101,7 +104,7 @@ class OpenFiles:
 
 @cache
 def _readers() -> LimitedProcesses:
-    """Return the pool, of one process, that reads h5 files for this process."""
+    """Return the pool of one process that reads h5 files for this process."""
     readers = LimitedProcesses("diptych.vision.features.h5", {"DataError": DataError}, 1)
     atexit.register(readers.close)
     return readers
@@ -109,7 +112,7 @@ def _readers() -> LimitedProcesses:
 
 @cache
 def _thread() -> ThreadPoolExecutor:
-    """The thread that waits for requests sent ahead, in their order."""
+    """Return the thread that waits for the results of early requests, in their order."""
     return ThreadPoolExecutor(1, thread_name_prefix="h5")
 
 
@@ -129,7 +132,7 @@ def _reading(path: Path, where: str = "") -> Iterator[None]:
 def _may_be_open() -> int:
     """Raise the operating system's limit of open files if possible. Return how many h5 files may be open at once.
 
-    Successive images are in different files of a set. With fewer open files, each image would open a file again.
+    Successive images are in different files of a set. If few files could stay open, each image would reopen a file.
     """
     import resource
 
@@ -142,7 +145,7 @@ def _may_be_open() -> int:
 
 @dataclass
 class FilesHere:
-    """Read h5 files in this process. The most recently used files stay open, as many as the limit allows."""
+    """A reader of h5 files in this process. The most recently used files stay open, up to the limit."""
 
     files: OrderedDict[Path, tuple[Any, tuple[int, ...]]] = field(default_factory=OrderedDict)
 
@@ -166,7 +169,7 @@ class FilesHere:
             return [name if isinstance(name, str) else name.decode("utf-8", "replace") for name in self.file(path)]
 
     def each(self, paths: Sequence[Path], name: str, where: str, make: Callable[..., Array] = np.empty) -> Reply:
-        """Return the arrays of several files as the `parts` of a reply. A missing array is None."""
+        """Return the arrays of several files as the `parts` of a reply. For a missing array, the part is None."""
         sets = [self.dataset(path, name, where) for path in paths]
         # Read once, because these properties are slow.
         forms = [None if one is None else (one.shape, one.dtype) for one in sets]
@@ -213,7 +216,7 @@ def _check_storage(dataset: Any, where: str, path: Path) -> None:
 
 
 def _check_chunks(dataset: Any, stored: Any, where: str, path: Path) -> None:
-    """Decompress each chunk up to the size in the header. Raise DataError if the chunk is larger."""
+    """Decompress each chunk, up to the size in the header. Raise DataError if a chunk is larger."""
     z = needed("h5py", "an h5").h5z
     size = math.prod(dataset.chunks) * dataset.dtype.itemsize
     check_size(size, where, name=f"a chunk of {path.name}")

@@ -31,13 +31,13 @@ AGAIN = "download the folder again"
 
 
 class OpenDatabase:
-    """An open LMDB. A process may open an LMDB only once, so all readers share this object."""
+    """An open LMDB. A process may open the same LMDB only once, so all readers share this object."""
 
     open: ClassVar[WeakValueDictionary[Path, OpenDatabase]] = WeakValueDictionary()
 
     def __init__(self, path: Path) -> None:
         lmdb = needed("lmdb", f"{path.name}, an LMDB,")
-        try:  # without a lock, so that read-only folders and LMDBs open in other programs can be read
+        try:  # without a lock, so that LMDBs in read-only folders, or open in other programs, can be read
             self.environment = lmdb.open(str(path), readonly=True, lock=False, readahead=False, max_readers=1)
         except (lmdb.Error, OSError) as error:
             raise DataError(f"{path}: not a readable LMDB ({error}); {AGAIN}") from None
@@ -47,9 +47,9 @@ class OpenDatabase:
         self.cut, self.fault = None, ""
         if there < wanted:
             self.cut = CutDatabase(path / "data.mdb", page)
-            self.fault = f"the LMDB is cut short: found {there} bytes, expected {wanted} as in its header"
+            self.fault = f"the LMDB is truncated: found {there} bytes, expected {wanted} as in its header"
             if not self.cut.keys():
-                raise DataError(f"{path}: {self.fault}, and no entry is whole; {AGAIN}")
+                raise DataError(f"{path}: {self.fault}, and no entry is complete; {AGAIN}")
 
     @classmethod
     def of(cls, path: Path) -> OpenDatabase:
@@ -124,7 +124,7 @@ class Database:
     def read(self, name: str) -> Raw:
         where, value = f"{self.path}, {name}", self._value(name.encode())
         if value is None:
-            shown = "nothing" if self._open.cut is None else "an LMDB that is cut short before this entry"
+            shown = "nothing" if self._open.cut is None else "an LMDB that is truncated before this entry"
             refuse(where, shown, "the regions of this name, which is in the list of names", AGAIN)
         if value.startswith(ZIP):
             return read_npz(io.BytesIO(value), where)

@@ -1,4 +1,4 @@
-"""Read the entries on the complete pages of an LMDB file that is cut short, such as by a stopped download.
+"""Read the entries on the complete pages of a truncated LMDB file, such as an interrupted download.
 
 The lmdb library cannot read such a file: a page beyond the file's end would crash the process. The format is LMDB 0.9
 (lmdb.h, mdb.c). A page begins with its number, 2 unused bytes, flags, and the bounds of its free space. A node begins
@@ -23,7 +23,7 @@ ELSEWHERE, OF_A_TREE = 0x01, 0x06
 
 @dataclass(frozen=True)
 class CutDatabase:
-    """The complete entries of a `data.mdb` that is cut short.
+    """The complete entries of a truncated `data.mdb`.
 
     If a key occurs several times, the entry on the last page counts.
     """
@@ -38,7 +38,7 @@ class CutDatabase:
 
     @cached_property
     def _places(self) -> tuple[dict[bytes, tuple[int, int]], set[bytes]]:
-        """Return the start and size of each key's data in the file, and the keys whose data is cut off."""
+        """Return {key: (start, size) of its data in the file}, and the keys whose data is missing from the file."""
         places, cut, number, end = dict[bytes, tuple[int, int]](), set[bytes](), 0, len(self._content) // self.page
         while number < end:
             flags, many = self._kind(number)
@@ -89,9 +89,9 @@ class CutDatabase:
         return self._content[begin : begin + size] if size >= 0 else None
 
     def keys(self) -> list[bytes]:
-        """Return the keys of entries. LMDB's own keys, for its list of free pages, are numbers and are left out."""
+        """Return the keys of the entries. Numeric keys are left out: LMDB uses them for its list of free pages."""
         return [key for key in self._places[0] if b"\0" not in key]
 
     def cut(self) -> list[bytes]:
-        """Return the keys whose data is cut off."""
+        """Return the keys whose data is missing from the truncated file."""
         return sorted(key for key in self._places[1] if b"\0" not in key)

@@ -45,7 +45,7 @@ def of_info(info: Any, features: Any, where: str) -> Raw:
     if isinstance(info, np.ndarray) and info.dtype.hasobject and info.ndim == 0:
         info = info[()]
     if not isinstance(info, Mapping):
-        refuse(where, f"{type(info).__name__} as the data of the regions", "a dictionary with `bbox` and `features`")
+        refuse(where, f"{type(info).__name__} instead of the regions' data", "a dictionary with `bbox` and `features`")
     features = info.get("features") if features is None else features
     if not isinstance(features, np.ndarray):
         refuse(where, "no array `features`", "an array of features")
@@ -53,7 +53,7 @@ def of_info(info: Any, features: Any, where: str) -> Raw:
     rows = info.get("num_boxes")
     if rows is not None and rows != len(features):
         refuse(where, f"{len(features)} rows of features and `num_boxes` {rows}", "equal numbers")
-    classes = _array(info.get("cls_prob"))  # all probabilities per region; in some releases only the largest
+    classes = _array(info.get("cls_prob"))  # all probabilities per region; in some releases only the maximum
     return Raw(
         where, features, _array(boxes), None if width is None or height is None else (width, height),
         classes=classes if classes is not None and classes.ndim > 1 else None,

@@ -3,7 +3,7 @@
 They are recognised by array names.
 
 - Diptych: features boxes width height, optionally classes scores; rows are sorted by score if there are scores
-- X-modaler: features boxes cls_prob image_w image_h num_boxes; rows stay in file order, of which TDEN uses the first
+- X-modaler: features boxes cls_prob image_w image_h num_boxes; rows stay in file order, and TDEN uses the first rows
 - X-modaler without boxes: one array of any name
 - MILVLG: x bbox image_w image_h num_bbox; the pickle `info` is not read
 - UNITER: norm_bb (fractions, 7 per row) features conf soft_labels
@@ -27,7 +27,7 @@ FIELDS = {
     "count": ("num_boxes", "num_bbox"),
 }
 NORM_BB = 7  # numbers per region in norm_bb
-# Arrays that are ignored: metadata, or arguments that were passed to `savez` by mistake.
+# Arrays that are ignored: metadata, or arguments that extraction scripts passed to `savez` by mistake.
 ASIDE = ("info", "image_id", "allow_pickle", "allow_pickle_")
 
 
@@ -37,7 +37,7 @@ def units(listing: Listing) -> list[Unit]:
 
 
 def read_npz(file: Path | io.BytesIO, where: str = "") -> Raw:
-    """Read an npz without running code. Raises DataError, also for an array larger than MOST_BYTES."""
+    """Read an npz without running code. Raises DataError if it cannot be read or an array is larger than MOST_BYTES."""
     where = where or str(file)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -73,7 +73,7 @@ def _raw(where: str, arrays: dict[str, Array], all_names: list[str]) -> Raw:
     )
     if rows is not None and (rows.size != 1 or not features.ndim or rows.reshape(-1)[0] != len(features)):
         shapes = f"`{name_of['features']}` {features.shape} and `{name_of['count']}` {rows.tolist()}"
-        refuse(where, shapes, "as many boxes as features")
+        refuse(where, shapes, "the same number of boxes and features")
     if fractions:
         if boxes.ndim != 2 or boxes.shape[1] != NORM_BB:
             refuse(where, f"`norm_bb` of shape {boxes.shape}", "seven numbers per region: x1 y1 x2 y2 w h area")

@@ -1,4 +1,4 @@
-"""Recognise the extractor of given features: by the name that the user gives, and by statistics of the values."""
+"""Recognise the extractor of precomputed features by the name that the user gives, and by statistics of the values."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -18,14 +18,16 @@ LONGEST_NAME = 200
 NAMED_IN = "extractor.txt"
 NAME_IT = f"if it is the same, write its name to {NAMED_IN} next to both sets of features"
 # Limits for two sets of features from one extractor, measured on Storybook images (experiments/LOG.md).
-MOST_TIMES = 3.0  # largest ratio between the root mean squares of the values
+MOST_TIMES = 3.0  # maximum ratio between the root mean squares of the values
 FEWEST_MEANS = 32  # with fewer feature dimensions, the means correlate by chance
 LEAST_EXPECTED = 0.4  # if the expected correlation is lower, there are too few images to decide
-LEAST_SHARE = 0.4  # smallest allowed share of the expected correlation
+LEAST_SHARE = 0.4  # minimum share of the expected correlation
 
 
 def differences(one: FeatureContract, other: FeatureContract) -> list[str]:
-    """Return the reasons why features with these two contracts must not be mixed; empty if they may.
+    """Return the reasons why features with these two contracts must not be mixed.
+
+    The list is empty if they may be mixed.
 
     The reasons are the contract's fields that differ. If none differs and the extractor has no name, the profiles are
     compared.
@@ -48,7 +50,7 @@ def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
         return f"root mean square of the values {one.size:.3g}, not {other.size:.3g}"
     if len(one.means) != len(other.means) or len(one.means) < FEWEST_MEANS:
         return None
-    spread = max(one.spread, other.spread)  # a profile of one image has no spread, so the larger one is used
+    spread = max(one.spread, other.spread)  # the larger one, because a profile of one image has a spread of 0
     expected = 1.0
     for profile in (one, other):
         variance = float(np.var(profile.means))
@@ -90,7 +92,7 @@ def name_of(path: Path) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {file} ({error}); expected one line, the extractor's name") from error
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
-        raise DataError(f"{file}: found {name[:40]!r}, expected a name in one line, of up to {LONGEST_NAME} characters")
+        raise DataError(f"{file}: found {name[:40]!r}, expected a name in one line of up to {LONGEST_NAME} characters")
     return name
 
 

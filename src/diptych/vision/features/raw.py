@@ -1,4 +1,4 @@
-"""Regions read from a feature file, before shapes and values are checked, and helpers of the readers."""
+"""Regions as read from a feature file, before shapes and values are checked, and helper functions of the readers."""
 
 import binascii
 import importlib
@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 V = TypeVar("V")
 T = TypeVar("T")
 NAMED = 3  # number of damaged entries that a message lists
-LOOKED_AT = 20  # number of first entries from which the format is recognised
+LOOKED_AT = 20  # number of entries, from the beginning, by which the format is recognised
 MOST_BYTES = 256 * 2**20  # size limit of one array
 # Version of an npy file -> number of bytes that hold the header's length, and the function that reads the header.
 HEADERS: Mapping[tuple[int, int], tuple[int, Callable[[io.BytesIO], Any]]] = {
@@ -45,7 +45,7 @@ class Raw:
     scores: Array | None = None  # (R,) 0 to 1
     best_first: bool = True  # False: the rows must still be sorted by score
     named: str = "features"  # name of the array of features in the file, for errors
-    one_side: bool = False  # True: width and height may both be one of them, as MMF's extraction script writes them
+    one_side: bool = False  # True: the file may give one side as both width and height, like MMF's extraction script
 
 
 @runtime_checkable
@@ -56,7 +56,7 @@ class Unit(Protocol):
     def path(self) -> Path: ...
 
     def names(self) -> Iterable[str]:
-        """Return the image names in the unit. A name occurs twice if the unit has two sets of regions for it."""
+        """Return the image names in the unit. An image with two sets of regions occurs twice."""
 
     def read(self, name: str) -> Raw:
         """Return the regions of the image `name`. Raises DataError if they cannot be read."""
@@ -97,9 +97,9 @@ class Listing:
 
 
 def numbered(named: Iterable[tuple[str, V]]) -> dict[str, V]:
-    """Return a dict of the values by name.
+    """Return the values as a dict.
 
-    If a name repeats, its second value has the key `again(name, 1)`, and so on.
+    If a name occurs again, its second value has the key `again(name, 1)`, and so on.
     """
     values: dict[str, V] = {}
     times: dict[str, int] = {}
@@ -110,9 +110,9 @@ def numbered(named: Iterable[tuple[str, V]]) -> dict[str, V]:
 
 
 def again(name: str, times: int) -> str:
-    """Return the key for a name that has occurred `times` times before.
+    """Return the key of a name that has occurred `times` times before.
 
-    It contains a zero byte, so no file has such a name.
+    It contains a zero byte, so it differs from all file names.
     """
     return f"{name}\0{times}" if times else name
 
@@ -149,14 +149,14 @@ def read_as_data(where: str) -> Iterator[None]:
 
 
 def refuse(where: str, actual: str, wanted: str, remedy: str = "write the file anew") -> NoReturn:
-    """Raise a DataError that states the place, what was found, what was expected, and the remedy."""
+    """Raise a DataError that states the location, what was found, what was expected, and the remedy."""
     raise DataError(f"{where}: found {actual}, expected {wanted}; {remedy}")
 
 
 def needed(module: str, what: str) -> Any:
     """Import and return the module `module`. If it is missing, raise RecipeError with the install command.
 
-    `what`: what needs it.
+    `what`: the file or format that needs the module.
     """
     with requires_extra(what, "features"):
         return importlib.import_module(module)
@@ -195,7 +195,7 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
     if kind.hasobject and objects:
         return unpickle.loads(content[data:], where)
     if kind.kind not in "fiub":
-        pickled = ", which would have to be unpickled" if kind.hasobject else ""
+        pickled = ", which is a pickle that could run code" if kind.hasobject else ""
         refuse(where, f"`{name}` of type {kind}{pickled}", "numbers")
     there, claimed = len(content) - data, math.prod(shape) * kind.itemsize
     if claimed > there or min(shape, default=0) < 0:

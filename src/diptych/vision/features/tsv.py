@@ -20,7 +20,7 @@ BUTD = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 LXMERT = ("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf", "num_boxes", "boxes",
           "features")  # fmt: skip
 PART = re.compile(r"\.tsv(\.\d+)?$")  # part of a table, such as trainval_..._genome.tsv.0
-AGAIN = "the line may be cut: download the file again"
+AGAIN = "the line may be truncated: download the file again"
 LONGEST_NAME = 4096
 
 
@@ -30,9 +30,9 @@ class TsvTable:
 
     @cached_property
     def _scanned(self) -> tuple[list[tuple[str, tuple[int, int]]], list[tuple[int, int]]]:
-        """Return name, offset and length of each line, in bytes.
+        """Return the name, offset and length (in bytes) of each line.
 
-        Also return offset and length of lines with too many fields.
+        Also return the offset and length of each line with too many fields.
         """
         lines, by_count = list[tuple[str, tuple[int, int]]](), dict[int, list[tuple[int, int]]]()
         offset = 0
@@ -53,10 +53,9 @@ class TsvTable:
 
     @cached_property
     def joined(self) -> list[str]:
-        """Return a text from each line with too many fields.
+        """Return a text from each line with too many fields. The text ends with the next line's name.
 
-        A line has too many fields if a crash cut it off and the next line follows without a line break. The text ends
-        with the next line's name.
+        Such a line was truncated by a crash. The next line follows it without a line break.
         """
         fields, counts = (_fields(self._line(place)) for place in self._scanned[1]), (len(BUTD), len(LXMERT))
         texts = (bytes(row[-count][-LONGEST_NAME:]) for row in fields for count in counts if len(row) > count)
@@ -112,7 +111,7 @@ def units(listing: Listing) -> list[Unit]:
 def _is_table(path: Path) -> bool:
     """Return True for a feature table: one of the first lines has a name, then two numbers (width and height).
 
-    A line that is cut short also counts, because `read` reports the fault later.
+    A truncated line also counts, because `read` reports the fault later.
     """
     try:
         with path.open("rb") as file:

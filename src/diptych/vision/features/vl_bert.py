@@ -41,7 +41,7 @@ class Archive:
     def archive(self) -> zipfile.ZipFile:
         try:
             return zipfile.ZipFile(self.path)
-        # NotImplementedError: a newer zip version.
+        # zipfile raises NotImplementedError for newer zip versions.
         except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:
             raise DataError(f"{self.path}: not a readable zip file ({error}); {AGAIN}") from None
 
@@ -78,7 +78,7 @@ def units(listing: Listing) -> list[Unit]:
     loose: list[Unit] = [
         Folder(folder, {path.stem: path for path in files}, _read)
         for folder, files in folders.items()
-        if any(map(_has_fields, files[: raw.LOOKED_AT]))  # only the first, as there may be millions
+        if any(map(_has_fields, files[: raw.LOOKED_AT]))  # only the first files, because there may be millions
     ]
     named = (zip_path for files in folders.values() for path in files for zip_path in _archives_of(path))
     archives = [Archive(path) for path in dict.fromkeys((*listing.ending(".zip"), *named))]

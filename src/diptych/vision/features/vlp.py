@@ -20,7 +20,7 @@ COLUMNS = 6  # numbers per box in the file
 
 @dataclass(frozen=True)
 class Boxes:
-    """The boxes of a VLP release: in files for all images (`whole`), or in one file per part."""
+    """The boxes of a VLP release: in files that cover all images (`whole`), or in one file per part."""
 
     whole: tuple[Path, ...]
     parts: dict[str, Path]
@@ -57,11 +57,11 @@ class ReleaseFiles:
         return [name for names in parts for name in names]
 
     def expect(self, name: str) -> None:
-        """Request the arrays of an image now; `read` of the same name waits for them."""
+        """Request the arrays of an image early. A later `read` of the same name waits for them."""
         self.opened.expect(*self._usual(name))
 
     def _usual(self, name: str) -> tuple[list[Path], str, str]:
-        """Return the files that most likely contain an image's arrays, its name, and the place for errors."""
+        """Return the files that most likely have an image's arrays, its name in them, and the location for errors."""
         own = name[-3:]
         usual = self.features.get(own), self.classes.get(own), next(iter(self.boxes.whole), self.boxes.parts.get(own))
         return [path for path in usual if path is not None], name, f"{self.features.get(own, self.path)}, {name}"

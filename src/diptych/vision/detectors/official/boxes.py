@@ -1,4 +1,4 @@
-"""The three conventions of the official detectors for boxes in pixels.
+"""The three conventions for boxes in pixels that the official detectors use.
 
 Boxes are x1 y1 x2 y2 in pixels. In Caffe and Detectron, x2 is the last covered pixel, so the width is x2 - x1 + 1.
 Detectron also subtracts 1 from the x2 of a decoded box; Caffe does not. In detectron2, x2 is the right edge, so the
@@ -18,7 +18,7 @@ from torch import Tensor
 from diptych.vision.detectors.nms import nms
 
 UNWEIGHTED = (1.0, 1.0, 1.0, 1.0)
-LARGEST_CHANGE = math.log(1000 / 16)  # largest dw or dh: log of the factor by which a side may grow
+LARGEST_CHANGE = math.log(1000 / 16)  # maximum dw or dh: log of the largest factor by which a side may grow
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class BoxConvention:
     extent: int  # the width of a box is x2 - x1 + extent
     end: int  # number subtracted from the x2 of a decoded box
     edge: int  # in an image w pixels wide, x is clipped to w - edge
-    largest_change: float | None  # largest dw or dh; None: no limit
+    largest_change: float | None  # maximum dw or dh; None: no limit
     drops_equal: bool  # True: NMS also drops a box whose IoU equals the threshold
     # True: anchors have rounded sides and are centred on the cell; they are ordered by ratio, then size. False: sides
     # are not rounded, and anchors are centred on the cell's corner; they are ordered by size, then ratio.
@@ -57,7 +57,7 @@ class BoxConvention:
         return torch.minimum(boxes.clamp(min=0), most)
 
     def wide_enough(self, boxes: Float[Tensor, "N 4"], least: float) -> Bool[Tensor, "N"]:
-        """Return True for each box with both sides at least `least` pixels.
+        """Return a mask of the boxes whose sides both have at least `least` pixels.
 
         If `least` is 0, both sides must be above 0.
         """

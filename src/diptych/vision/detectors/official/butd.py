@@ -1,7 +1,7 @@
 """Bottom-up attention (Anderson et al., CVPR 2018): a Faster R-CNN on the ResNet map c4, trained on Visual Genome.
 
-There are two versions, called dialects. `caffe` is the original; it made all published features. `hf` is a later port
-(airsplay, Hugging Face) that uses a different box convention, image size and selection rule. In both, class 0 is the
+There are two versions, called dialects. `caffe` is the original, which computed all published features. `hf` is a later
+port (airsplay, Hugging Face) with a different box convention, image size and selection rule. In both, class 0 is the
 background and attribute 0 means `none`.
 """
 
@@ -31,7 +31,7 @@ Dialect = Literal["caffe", "hf"]
 STRIDE, CELLS = 16, 14
 ANCHOR_SIZES, ANCHOR_RATIOS = (64.0, 128.0, 256.0, 512.0), (0.5, 1.0, 2.0)
 CONVENTIONS: dict[str, BoxConvention] = {"caffe": CAFFE, "hf": DETECTRON2}
-# Divisors of the box deltas. They are 1 for `caffe`, because in Caffe's files they are already part of the layer.
+# Divisors of the box deltas. They are 1 for `caffe`, because Caffe's files include them in the layer's weights.
 DELTA_WEIGHTS = {"caffe": (1.0, 1.0, 1.0, 1.0), "hf": (10.0, 10.0, 5.0, 5.0)}
 ROIS_AT_ONCE = 100  # regions per pass through res5, to limit its memory
 
@@ -171,9 +171,9 @@ class ButdPipeline:
         return features, classes, moves, *(() if attributes is None else (attributes,))
 
     def scores(self, logits: Float[Tensor, "o h w"]) -> Float[Tensor, "h w A"]:
-        """Return the scores that rank the anchors.
+        """Return the scores by which anchors are ranked.
 
-        The scores are probabilities of an object, or logits if there is one logit per anchor.
+        They are logits if there is one logit per anchor; otherwise they are probabilities of an object.
         """
         if len(logits) == len(self.network.anchors):
             return logits.permute(1, 2, 0)
@@ -189,7 +189,7 @@ class ButdPipeline:
         boxes = convention.clip(convention.decode(anchors, moves), *prepared.size)
         scores = self.scores(logits).flatten()
         allowed = convention.wide_enough(boxes, limits.least_side * prepared.scale[0])
-        if self.settings.dialect == "caffe":  # Caffe drops small boxes before the top-k, the port after it
+        if self.settings.dialect == "caffe":  # Caffe drops small boxes before the top-k; the port drops them after it
             boxes, scores = boxes[allowed], scores[allowed]
         best = scores.argsort(descending=True, stable=True)[: limits.before_nms]
         if self.settings.dialect == "hf":

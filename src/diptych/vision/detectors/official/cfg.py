@@ -10,12 +10,12 @@ from diptych.runtime.errors import CheckpointError
 KEY = re.compile(r"^(\s*)([A-Za-z_]\w*):(?:\s+(.*))?$")
 TAG = re.compile(r"!!?\S+|&\w+")
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
-LONGEST, MOST_SECTIONS = 2**16, 200  # limits of characters and braces, because time and recursion depth grow with them
+LONGEST, MOST_SECTIONS = 2**16, 200  # limits of characters and braces, which determine time and recursion depth
 NOT_SECTIONS = {"dictitems"}  # this key contains an AttrDict's values, and is not a section itself
 
 
 def cfg_values(text: str) -> dict[str, str]:
-    """Return the text of each value under its path, such as `TEST.SCALE`: `600`.
+    """Return {path: text of the value}, such as `TEST.SCALE`: `600`.
 
     The items of a list are joined with commas.
 
@@ -47,7 +47,7 @@ def cfg_values(text: str) -> dict[str, str]:
 
 
 def number(values: dict[str, str], *names: str) -> float | None:
-    """Return the number in the value of the first name that has one, or None. True counts as 1, false as 0."""
+    """Return the number of the first of `names` whose value contains one, or None. True counts as 1, false as 0."""
     for name in names:
         if name in values:
             if values[name].lower() in ("true", "false"):

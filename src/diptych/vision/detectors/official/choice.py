@@ -9,7 +9,7 @@ from torch import Tensor
 
 from diptych.vision.detectors.official.boxes import DETECTRON2, BoxConvention
 
-LOWEST = 1e-6  # if the floor falls below this probability, it becomes 0, which searches all boxes
+LOWEST = 1e-6  # if the floor falls below this probability, it is set to 0, so all boxes are searched
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,9 @@ class ByClass:
 
         Class 0 is the background.
 
-        NMS drops a box only for a more probable box. So boxes below a probability, the floor, can be left out at first.
-        The floor is lowered until enough boxes are left. The result is the same as with all boxes.
+        In NMS, a box can be suppressed only by a more probable box. So boxes below a certain probability, the floor,
+        can be left out at first. The floor is lowered until enough boxes remain. The result is the same as with all
+        boxes.
         """
         device, boxes, probabilities = boxes.device, boxes.cpu(), probabilities.cpu()
         floor = self.confidence
@@ -86,7 +87,8 @@ def _by_class(probabilities: Float[Tensor, "N C"], floor: float) -> Iterator[tup
 
 @dataclass(frozen=True)
 class BestOfAll:
-    """NMS over the most probable class of each proposal, then the best `most` (called `maxnms` in the reference code).
+    """NMS over all proposals by their most probable class, then the best `most` (called `maxnms` in the reference
+    code).
 
     The IoU thresholds in `overlaps` are tried in turn until at least `least` regions are left.
     """

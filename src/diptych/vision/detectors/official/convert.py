@@ -1,4 +1,4 @@
-"""Convert weights files of the official detectors to our names and settings, and report what became of every key.
+"""Convert weights files of the official detectors to our names and settings, with a report on every key.
 
 A file's format is recognised from its keys and shapes, not from its name:
 
@@ -44,7 +44,7 @@ FIRST_MAP = 2
 
 @dataclass
 class Converted:
-    """The converted weights and settings of a file, and what became of each key."""
+    """The converted weights and settings of a file, and a report on each key."""
 
     tensors: dict[str, Tensor]
     settings: OfficialSettings
@@ -160,14 +160,14 @@ def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tens
             raise CheckpointError(f"{source}: {BUTD_ANCHORS} is {tuple(own.shape)}, not {(count, 4)}; copy it again")
         done.renamed[BUTD_ANCHORS] = "anchors"
         if own.shape != usual.shape or not torch.allclose(own, usual, atol=0.01):
-            done.notes.append(f"anchors: the file's own differ from the usual ones; the first is {own[0].tolist()}")
+            done.notes.append(f"anchors: the file's differ from the default ones; the first is {own[0].tolist()}")
         return own
     if len(usual) != count:
         raise CheckpointError(
-            f"{source} has {count} anchors per cell, but no sizes of them (`{BUTD_ANCHORS}`); without sizes, expected "
+            f"{source} has {count} anchors per cell, but not their sizes (`{BUTD_ANCHORS}`); without sizes, expected "
             f"the {len(usual)} default anchors"
         )
-    done.notes.append(f"assumed: the {count} usual anchors, as the file has none; the first is {usual[0].tolist()}")
+    done.notes.append(f"assumed: the {count} default anchors (the file has none); the first is {usual[0].tolist()}")
     return usual
 
 
@@ -229,11 +229,11 @@ def _x101_settings(cfg: str | None, done: Converted) -> X101Settings:
         if (value := number(values, *names)) is not None:
             read[ours] = (value,) if isinstance(before, tuple) else type(before)(value)
         else:
-            done.notes.append(f"assumed: {ours}={_shown(before)}, as the file's cfg has no {names[0]}")
+            done.notes.append(f"assumed: {ours}={_shown(before)}, because the file's cfg has no {names[0]}")
     if (first := number(values, "RESNETS.STRIDE_1X1")) is not None:
         read["stride"] = "1x1" if first else "3x3"
     else:
-        done.notes.append("assumed: stride=3x3, as the file's cfg has no RESNETS.STRIDE_1X1")
+        done.notes.append("assumed: stride=3x3, because the file's cfg has no RESNETS.STRIDE_1X1")
     if len(ratios := numbers(values, "FPN.RPN_ASPECT_RATIOS")) == len(usual.anchor_ratios):
         read["anchor_ratios"] = tuple(ratios)
     if len(weights := numbers(values, "MODEL.BBOX_REG_WEIGHTS")) == 4:
@@ -245,7 +245,7 @@ def _x101_settings(cfg: str | None, done: Converted) -> X101Settings:
             f"assumed: delta_weights={_shown(read['delta_weights'])}, as the file's cfg has no MODEL.BBOX_REG_WEIGHTS"
         )
     if values:
-        done.notes.append("settings are those of the training's cfg; where extraction had others, pass them with --set")
+        done.notes.append("settings are from the cfg of the training; if extraction used others, pass them with --set")
     return replace(usual, **read)
 
 
@@ -259,5 +259,5 @@ def _account(tensors: Tensors, done: Converted) -> None:
         optimiser = name.endswith("_momentum") or name == "lr"
         counter = name.endswith("num_batches_tracked")
         done.left[name] = (
-            "of the optimiser" if optimiser else "a counter of the training" if counter else "not in the detector"
+            "state of the optimizer" if optimiser else "a counter of the training" if counter else "not in the detector"
         )

@@ -28,7 +28,7 @@ from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import WEIGHTS, fill, read_detector_weights, write_detector
 
 KIND = "official"
-AT_ONCE = 4  # largest batch: images of equal size per pass through the trunk
+AT_ONCE = 4  # maximum number of images (of equal size) per pass through the trunk
 Pipeline = ButdPipeline | X101Pipeline
 
 
@@ -176,7 +176,7 @@ def _names(names: Sequence[str], count: int) -> tuple[str, ...]:
     names = names or [f"class {number}" for number in range(1, count + 1)]
     if len(names) != count:
         raise CheckpointError(
-            f"{len(names)} names of classes were given, but the network has {count} classes without the background; "
+            f"{len(names)} class names were given, but the network has {count} classes without the background; "
             "pass the list that came with its weights, one name per line"
         )
     return (BACKGROUND, *names)

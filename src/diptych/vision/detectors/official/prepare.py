@@ -11,7 +11,7 @@ from torch.nn.functional import interpolate, pad
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.detector import Picture
 
-NARROWEST = 3  # smallest side in pixels: the stem reduces it to one
+NARROWEST = 3  # minimum side in pixels; the stem reduces it to one
 MEAN = (102.9801, 115.9465, 122.7717)  # ImageNet's mean: blue, green, red
 
 
@@ -34,9 +34,9 @@ def by_factor(picture: Picture, shorter: int, longer: int, multiple: int = 1) ->
 
     Its shorter side becomes `shorter` pixels, unless the longer side would then exceed `longer`.
 
-    The image is resized as OpenCV does: source positions use the exact factor, while torch uses the rounded sizes. The
-    mean is subtracted before resizing. Zeros are added on the right and below until both sides are multiples of
-    `multiple`; they count in `size`. Raises DataError if a side would have fewer than NARROWEST pixels.
+    The image is resized as in OpenCV, which computes source positions from the exact factor; torch uses the rounded
+    sizes. The mean is subtracted before resizing. Zeros are added on the right and below until both sides are multiples
+    of `multiple`; `size` includes them. Raises DataError if a side would have fewer than NARROWEST pixels.
     """
     height, width = picture.shape[1:]
     factor = shorter / min(height, width)

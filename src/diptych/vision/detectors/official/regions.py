@@ -23,13 +23,13 @@ class OfficialSettings:
 
     shorter: PositiveInt  # shorter side of the resized image
     longer: PositiveInt  # upper limit of the longer side of the resized image
-    before_nms: PositiveInt  # most proposals per feature map before NMS
+    before_nms: PositiveInt  # maximum number of proposals per feature map before NMS
     after_nms: PositiveInt
     proposal_overlap: Share
     least_side: NonNegativeFloat  # minimum side of a proposal, in pixels of the original image
     least: NonNegativeInt  # regions
     most: PositiveInt
-    confidence: Share  # regions below this confidence are chosen only to reach `least` regions
+    confidence: Share  # regions with a lower confidence are chosen only to reach `least` regions
     # IoU thresholds of the chosen regions, tried in turn until at least `least` regions are left.
     overlaps: Annotated[tuple[Share, ...], Field(min_length=1)]
     precision: Literal["float32", "bfloat16"] = "float32"

@@ -1,8 +1,8 @@
 """The ResNets and ResNeXts of the official detectors. The normalisation layers are folded into the convolutions.
 
 Folding is exact, because the normalisation is a fixed scale and shift (stored statistics, or Detectron's
-AffineChannel). `ResNetShape`, inferred from the weights, holds the sizes of a network. Networks also differ in which
-convolution of a block has the stride.
+AffineChannel). `ResNetShape` has the sizes of a network, inferred from its weights. Networks also differ in the
+convolution that has a block's stride.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _stage(sizes: Mapping[str, tuple[int, ...]], number: int, blocks: int, sourc
 def pool_stem(x: Float[Tensor, "B c h w"], padded: bool) -> Float[Tensor, "B c h2 w2"]:
     """Apply the stem's max pooling, 3 x 3 with stride 2.
 
-    `padded`: pad by 1 (Detectron); else do not pad, and round the size up (Caffe).
+    `padded`: True to pad by 1 (Detectron); False to round the output size up instead (Caffe).
     """
     return max_pool2d(x, 3, 2, 1) if padded else max_pool2d(x, 3, 2, 0, ceil_mode=True)
 

@@ -2,8 +2,8 @@
 
 Source: https://github.com/610265158/mobilenetv3_centernet. In the file, batch norm is already folded into the
 convolutions. The outputs are two maps with cells of 4 pixels: a score per class, and the distances of the four sides of
-the box from the corner of the cell, in units of 16 pixels. A cell is the middle of a box where the score of a class is
-the highest among its neighbours.
+the box from the corner of the cell, in units of 16 pixels. A cell is the centre of a box if a class has a higher score
+there than in the neighbouring cells.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class CenternetShape:
 
 
 class _Conv(nn.Conv2d):
-    """A convolution with TensorFlow's padding `SAME`, which is larger after an image than before it at stride 2.
+    """A convolution with TensorFlow's padding `SAME`. With stride 2, it pads more on the right and below than on the
+    left and above.
 
     `kernel` and `offset`: names of its weights and biases in the file, without `tower_0/`.
     """
@@ -93,7 +94,7 @@ def _output(name: str, read: int, write: int) -> nn.Sequential:
 
 
 def _gate(cells: Tensor) -> Tensor:
-    """Return the hard sigmoid, with the file's factor."""
+    """Return the hard sigmoid of `cells`, with the factor from the file."""
     return relu6(cells + 3) * SIXTH
 
 
@@ -129,7 +130,10 @@ class _Block(nn.Module):
 
 
 class _Up(nn.Module):
-    """Join a map with one of twice the side: both get new widths, and the smaller is doubled."""
+    """Combine a map with a map of twice the side.
+
+    Convolutions change the widths of both, and the smaller map is upsampled.
+    """
 
     def __init__(self, number: int, read: int, skipped: int, inner: int, write: int) -> None:
         super().__init__()
@@ -147,13 +151,13 @@ class _Up(nn.Module):
 
 
 def _doubled(cells: Float[Tensor, "B C h w"]) -> Float[Tensor, "B C h W"]:
-    """Double the width as TensorFlow's bilinear resize of version 1 does: each second cell is between two others."""
+    """Double the width like the bilinear resize of TensorFlow 1: each second cell is the mean of its two neighbours."""
     after = torch.cat([cells[..., 1:], cells[..., -1:]], -1)
     return torch.stack([cells, (cells + after) / 2], -1).flatten(-2)
 
 
 class Centernet(nn.Module):
-    """The network: MobileNetV3, three steps up to cells of 4 pixels, and two outputs."""
+    """The network: MobileNetV3, three upsampling steps to cells of 4 pixels, and two outputs."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -189,7 +193,8 @@ class Centernet(nn.Module):
 class CenternetProposer(Proposer):
     """CenterNet. Images are padded to a square with grey, in RGB from 0 to 255.
 
-    A region's feature joins the means of the last map of MobileNetV3 and of the map before the outputs inside its box.
+    A region's feature concatenates two means inside its box: of MobileNetV3's last map, and of the map before the
+    outputs.
     """
 
     usual = USUAL
@@ -218,11 +223,13 @@ class CenternetProposer(Proposer):
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any]) -> CenternetProposer:
-        """Build the network from its saved description. The weights are filled in later."""
+        """Build the network from its saved description. The weights are loaded later."""
         return cls(of_json(CenternetShape, described["shape"]), described["class_names"], described["origin"])
 
     def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
-        """Return for each image the LARGE boxes with the highest scores, and two maps to compute features from."""
+        """Return, for each image, the LARGE boxes with the highest scores, and two maps from which features are
+        computed.
+        """
         squares, shares = letterbox(pictures, self.shape.side, next(self.parameters()).device)
         scores, sides, maps = self.network(squares.float().contiguous(memory_format=torch.channels_last))
         peaks = (scores * (scores == max_pool2d(scores, 3, 1, 1))).amax(1).flatten(1)

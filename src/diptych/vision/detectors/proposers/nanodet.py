@@ -1,8 +1,8 @@
 """NanoDet-g, a detector of COCO's 80 classes with 3.8 million weights, read from a TensorFlow.js graph model.
 
 In the file, batch norm is already folded into the convolutions. The outputs are three maps, with cells of 8, 16 and 32
-pixels. Each cell has a score per class, and four distributions over 11 bins. A distribution is the distance of one side
-of the box from the middle of the cell, in cells.
+pixels. Each cell has a score per class, and four distributions over 11 bins. Each distribution predicts the distance of
+one side of the box from the cell's centre, in cells.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _resized(cells: Tensor, like: Tensor) -> Tensor:
 class NanodetProposer(Proposer):
     """NanoDet-g. Images are padded to a square with grey, in BGR, and normalised with ImageNet's mean and deviation.
 
-    A region's feature joins the means of the first and the last map of the pyramid inside its box.
+    A region's feature concatenates two means inside its box: of the pyramid's first map, and of its last map.
     """
 
     usual = USUAL
@@ -156,11 +156,13 @@ class NanodetProposer(Proposer):
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any]) -> NanodetProposer:
-        """Build the network from its saved description. The weights are filled in later."""
+        """Build the network from its saved description. The weights are loaded later."""
         return cls(of_json(NanodetShape, described["shape"]), described["class_names"], described["origin"])
 
     def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
-        """Return for each image the LARGE boxes with the highest scores, and two maps to compute features from."""
+        """Return, for each image, the LARGE boxes with the highest scores, and two maps from which features are
+        computed.
+        """
         device = next(self.parameters()).device
         squares, shares = letterbox(pictures, self.shape.side, device)
         mean, deviation = (torch.tensor(one, device=device).view(3, 1, 1) for one in (MEAN, DEVIATION))

@@ -28,7 +28,7 @@ from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
 
 LIBRARY = "onnx"
 SIDE = 640  # input side in pixels, if the network accepts any size
-MANY = 1000  # an output with more rows holds a box per cell of a map, not boxes after NMS
+MANY = 1000  # an output with more rows is treated as one box per cell of a map, not as boxes after NMS
 BOXES = ("box", "det", "loc")  # an output whose name contains one of these holds boxes
 STRIDES = (8, 16, 32)  # sides of YOLOX's cells in pixels, in the order of its output rows
 Layout = Literal["apart", "rows", "columns", "chosen"]
@@ -54,7 +54,7 @@ class OnnxSettings(BaseModel):
     labels: str | None = None
     features: str | None = None
     form: Literal["xyxy", "cxcywh", "xywh", "yxyx", "yolox"]  # yolox: offsets, see `_in_pixels`
-    unit: Literal["pixels", "fractions"] = "pixels"  # fractions of the network's input
+    unit: Literal["pixels", "fractions"] = "pixels"  # fractions: relative to the network's input
     activation: Literal["none", "sigmoid", "softmax"] = "none"  # to apply to the scores
     objectness: bool = False  # in `rows` and `columns`: an objectness score precedes the class scores
     background: Literal["none", "first", "last"] = "none"  # position of the class "no object"
@@ -115,7 +115,7 @@ class OnnxProposer(Proposer):
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any]) -> OnnxProposer:
-        """Build the proposer from its saved description. The ONNX file's content is filled in later, like weights."""
+        """Build the proposer from its saved description. The content of the ONNX file is loaded later, like weights."""
         feed = Feed.model_validate(described["feed"])
         settings = OnnxSettings.model_validate_json(json.dumps(described["settings"]))
         names, graph = described["class_names"], Graph(described["bytes"])
@@ -152,7 +152,7 @@ class OnnxProposer(Proposer):
     def _run(self, picture: Picture) -> tuple[dict[str, Tensor], Float[Tensor, "2"]]:
         """Run the network on an image.
 
-        Return its outputs by name, and the share (x, y) of the input that the image covers.
+        Return the outputs by name, and the share (x, y) of the input that the image covers.
         """
         wanted = self.settings
         pixels, share = self._fitted(picture)
@@ -164,9 +164,9 @@ class OnnxProposer(Proposer):
         return {n: torch.from_numpy(a.astype(np.float32)) for n, a in zip(names, arrays, strict=True)}, share
 
     def _fitted(self, picture: Picture) -> tuple[Float[Tensor, "3 H W"], Float[Tensor, "2"]]:
-        """Resize an image to the network's input, with values 0 to 255.
+        """Resize an image to the size of the network's input, with values 0 to 255.
 
-        Also return the share (x, y) of the input that it covers.
+        Also return the share (x, y) of the input that the image covers.
         """
         height, width = picture.shape[1:]
         inner = size = (self.settings.height, self.settings.width)
@@ -235,7 +235,7 @@ class OnnxProposer(Proposer):
     def _check_count(self, count: int) -> None:
         if self.class_names and len(self.class_names) != count:
             raise CheckpointError(
-                f"{self.name} has {count} classes, and {len(self.class_names)} names were given; pass one per class "
+                f"{self.name} has {count} classes, but {len(self.class_names)} names were given; pass one per class "
                 "(--class-names), or if one class means no object, --set background=first or last"
             )
 
@@ -280,7 +280,7 @@ SIZES = {"width", "height"}
 def is_backbone(path: Path, changes: Mapping[str, Any]) -> bool:
     """Return True if the ONNX file is a backbone: it outputs a map or tokens, and no output is named like boxes.
 
-    `changes` may also decide: `map` means a backbone; `boxes` or `outputs` mean a detector.
+    Settings in `changes` take precedence: `map` means a backbone; `boxes` or `outputs` mean a detector.
 
     A feature map has four axes. Tokens have three axes, and a shape unlike that of boxes.
     """

@@ -28,7 +28,7 @@ TFJS = "tfjs:"
 MOST_JSON = 16 * 2**20  # size limit of the JSON file, in bytes
 MOST_SHARD = 256 * 2**20
 MOST_UNPACKED = 512 * 2**20  # size limit of an unpacked archive, in bytes; NanoDet's package has 173 million
-INSIDE = ("", "models", "package/models")  # folders in which a model is looked for
+INSIDE = ("", "models", "package/models")  # folders in which models are searched
 MODELS = ("nanodet", "centernet")
 KINDS = {"float32": "<f4", "int32": "<i4", "float16": "<f2"}
 
@@ -90,7 +90,7 @@ def named(request: str) -> tuple[Path, str]:
 def checked_graph(
     request: str, model: str, sums: Mapping[str, str], settings: Mapping[str, Any]
 ) -> tuple[TfjsGraph, bool]:
-    """Read the graph of `tfjs:FILE#MODEL`, and return whether its files have the known sha256 (`sums`, by file name).
+    """Read the graph of `tfjs:FILE#MODEL`. Also return True if its files have the known sha256 (`sums`, by file name).
 
     With the setting `sha256=any`, other files and names are accepted. Raises CheckpointError for other files, and
     RecipeError for other models and settings.
@@ -100,7 +100,7 @@ def checked_graph(
     anything = settings.get("sha256", "known") == "any"
     if wanted not in ("", model) and not anything:
         known = " or ".join(f"{TFJS}{path}#{one}" for one in MODELS)
-        raise RecipeError(f"Diptych reads no model {wanted!r} of {path}; pass {known}")
+        raise RecipeError(f"Diptych cannot read the model {wanted!r} of {path}; pass {known}")
     graph = read_graph(path, wanted or model)
     wrong = next((file for file, own in sorted(graph.sums.items()) if sums.get(file) != own), None)
     if wrong is not None and not anything:
@@ -140,7 +140,10 @@ def read_graph(path: Path, model: str) -> TfjsGraph:
 
 
 def _arrays(group: _Group, content: bytes, source: str) -> dict[str, npt.NDArray[Any]]:
-    """Return the weights of a group, by name. `content`: the bytes of its shards, joined. float16 becomes float32."""
+    """Return the weights of a group, by name.
+
+    `content`: the concatenated bytes of its shards. float16 is converted to float32.
+    """
     kinds = [np.dtype(KINDS[one.quantization.dtype if one.quantization else one.dtype]) for one in group.weights]
     lengths = [kind.itemsize * math.prod(one.shape) for kind, one in zip(kinds, group.weights, strict=True)]
     if sum(lengths) != len(content):
@@ -219,5 +222,5 @@ class _Limited:
         held = self.stream.read(size)
         self.left -= len(held)
         if self.left < 0:
-            raise CheckpointError(f"{self.path} unpacks to over {MOST_UNPACKED} bytes; pass a package of models")
+            raise CheckpointError(f"{self.path} unpacks to more than {MOST_UNPACKED} bytes; pass a package of models")
         return held

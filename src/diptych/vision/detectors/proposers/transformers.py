@@ -19,7 +19,7 @@ from diptych.vision.detectors.detector import Picture, groups_of_one_size
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
 
 LIBRARY = "transformers"
-AT_ONCE = 8  # largest batch: images of equal size per forward pass
+AT_ONCE = 8  # maximum number of images (of equal size) per forward pass
 
 
 class TransformersProposer(Proposer):
@@ -55,7 +55,7 @@ class TransformersProposer(Proposer):
 
     @classmethod
     def from_described(cls, described: Mapping[str, Any]) -> TransformersProposer:
-        """Build the network from its saved description. The weights are filled in later."""
+        """Build the network from its saved description. The weights are loaded later."""
         with requires_extra(described["name"], "transformers"):
             from transformers import AutoConfig, AutoModelForObjectDetection, ImageProcessingMixin
             from transformers.models.auto.image_processing_auto import get_image_processor_class_from_name
