@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import builtins
-import io
 import gc
+import io
 import json
 import struct
 import tempfile
