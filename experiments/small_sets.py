@@ -34,6 +34,7 @@ from experiments.figures import save
 from experiments.thorough import spread
 
 ROW = "row.json"
+ABOVE = "accuracy above blind"
 QUERIES = 300  # captions that search all test images
 Job = tuple[str, int]  # a system and a seed
 
@@ -103,13 +104,15 @@ def main() -> None:
         **({"settings": {key: json.loads(value) for key, value in settings}} if settings else {}),
         "systems": {system: _told([rows[system, seed] for seed in range(given.seeds)]) for system in given.systems},
     }
-    options = f"--store STORE --out OUT --systems {' '.join(given.systems)} --name {given.name} --keep"
+    named = "" if set(given.systems) == set(SYSTEMS) else f" --systems {' '.join(given.systems)}"
+    options = f"--store STORE --out OUT{named} --name {given.name} --keep"
     command = f"uv run python -m experiments.small_sets {given.task} {options}"
     print(save(f"{given.name}_{given.task}", command, told) if given.keep else json.dumps(told, indent=1))
 
 
 def _told(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the scores over the seeds with the blind baseline, and the gain of each seed with its interval."""
+    """Return the scores over the seeds with the blind baseline, and for each seed the gains over the control and over
+    the blind baseline with their intervals."""
     first = rows[0]["seen"]
     told: dict[str, Any] = {
         f"{name}, {arm}": spread([row[arm][name]["value"] for row in rows])
@@ -117,7 +120,13 @@ def _told(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for name in first
         for arm in ("seen", "control")
     }
-    return told | {f"gain, seed {seed}": row["gain"] for seed, row in enumerate(rows) if "gain" in row}
+    for seed, row in enumerate(rows):
+        if "gain" in row:
+            told[f"gain, seed {seed}"] = row["gain"]
+        if ABOVE in row["seen"]:
+            value, (low, high) = row["seen"][ABOVE]["value"], row["seen"][ABOVE]["interval"]
+            told[f"above blind, seed {seed}"] = {"value": round(value, 1), "low": round(low, 1), "high": round(high, 1)}
+    return told
 
 
 if __name__ == "__main__":  # imported by name: other processes cannot import __main__
