@@ -117,7 +117,7 @@ def test_labels_of_one_kind_are_refused(labels: Path, tmp_path: Path) -> None:
     lines = [json.loads(line) | {"true": True} for line in labels.read_text().splitlines()]
     path = labels.with_name("all.jsonl")
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    with pytest.raises(DataError, match=f"all {len(lines)} labels are True"):
+    with pytest.raises(DataError, match="all 82 labels are True"):
         train_scorer([path], tmp_path)
     path.write_text('{"image": 3}\n')
     with pytest.raises(DataError, match="line 1"):
