@@ -117,9 +117,9 @@ assumptions; [one GPU](results/gpu.md) was measured."""
 TITLES = {"step": "A step", "processes": "Processes", "store": "Stores", "gallery": "Galleries"}
 FIRST = {"processes": "processes", "store": "records", "gallery": "vectors"}
 SAID = {
-    "step": "One forward and backward pass of Unified VLP: the published width but 2 layers, in fp32, on one thread. "
-    "`MiB kept` is the memory of the activations that backward needs. It includes attention scores, which a GPU does "
-    "not store, and excludes weights.",
+    "step": "The tables show one forward and backward pass of Unified VLP, with the published width and 2 layers "
+    "(except where the layers vary), in fp32, on one thread. `MiB kept` is the memory of the activations that backward "
+    "needs. It includes attention scores, which a GPU does not store, and excludes weights.",
     "processes": "A small model, trained over gloo on one machine with two cores. With four processes, each step waits "
     "for a core. These figures do not show the speed of a cluster.",
     "store": "Opening a store reads only its index. To find a split, and to make a loader, the texts of each record "

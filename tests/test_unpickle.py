@@ -100,7 +100,7 @@ def test_calls_are_refused_and_not_made(evil: Any, protocol: int, tmp_path: Path
         (b"\x80\x02cnumpy\ndtype\n.", "holds a function"),
         (b"\x80\x02cnumpy\nndarray\n)R.", "not filled"),
         (b"\x80\x02cnumpy.core.multiarray\n_reconstruct\nccollections\nOrderedDict\nK\x00\x85C\x01b\x87R.",
-         "class that numpy does not have"),
+         "an array whose class is not numpy's"),
         (b"\x80\x02\x82\x01.", "extension code 1"),
         (b"P1\n.", "refers to an object outside"),
         (b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f.", "no pickle that can be read"),

@@ -37,7 +37,7 @@ questions on 1,000 and VCR on 6,000. The test split has 600 scenes. The other se
 
 How to read it:
 
-- Three seeds show a difference only if it is 2.5 times the standard deviation of the differences by seed. Many
+- With three seeds, a difference is seen only if it is at least 2.5 times its standard deviation over the seeds. Many
   differences in the papers are less than a point, which is too small for three seeds.
 - The intervals are over seeds, with one detector and one test set. A seed also selects the labelled scenes, and the 300
   captions that are ImageBERT's queries.
@@ -48,17 +48,17 @@ How to read it:
   claim is tested on a real set (`vlp-photographs`, on Flickr8k). `--scale real` tests claims on your data, except those
   with a study of their own.
 
-The rules (`experiments/claims/arms.py`) were fixed before any of their arms was scored, with three changes since (the
-log, 2026-11-23):
+The arms and the rules for verdicts (`experiments/claims/arms.py`) were fixed before any score was computed. They were
+changed three times since (the log, 2026-11-23):
 
 - XGPT's in-domain stage first had as many steps as the stage before, at the same learning rate. In the paper it has
   11,000 of 60,000 steps, at a tenth of the rate.
 - Two faults were found after eleven ImageBERT arms of one seed had been scored. The proportion of steps of the two
-  stages was the inverse of the paper's, and all arms had the feature of the whole image.
+  stages was the inverse of the paper's, and the feature of the whole image was also in the arms that should lack it.
 - VL-BERT now trains on questions for twice the steps of Unified VLP. With the same number, its yes/no answers stayed at
   chance.
 
-The scores from before these changes were dropped. So were the scores of eleven earlier arms of Unified VLP, whose
+Scores computed before these changes are not used. Nor are the scores of eleven earlier arms of Unified VLP, whose
 answers had stayed at chance (the log, 2026-11-22). The changes altered three verdicts. `xgpt-in-domain` and
 `tden-encoder-over-shared-vqa` had been **reversed**. `vlbert-referring-over-vqa` had been **not seen**, and may now be
 **seen** by chance.

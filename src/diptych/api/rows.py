@@ -102,9 +102,9 @@ class Columns:
             groups = [_texts(one, number) for one in answers]
         elif texts and every and ((texts[1:] and answers[1:]) or (every[1:] and (texts[1:] or equal))):
             raise DataError(
-                f"row {number} ({key}) has {counted(texts, 'questions')} and {counted(every, 'answers')}: found two "
-                f"readings, {texts[0]!r} with {every[:1]} or with {every[:SHOWN]}, expected a list of answers for each "
-                "question, such as [['yes'], ['no']]; write that, or make one row for each question"
+                f"row {number} ({key}) has {counted(texts, 'questions')} and {counted(every, 'answers')}: {texts[0]!r} "
+                f"may have the answers {every[:1]} or {every[:SHOWN]}; expected a list of answers for each question, "
+                "such as [['yes'], ['no']]; write that, or make one row for each question"
             )
         pairs = [(text, group) for one, group in zip(queries, groups, strict=True) for text in _texts(one, number)]
         for n, (text, group) in enumerate(pairs):

@@ -78,7 +78,7 @@ class TaskVerb(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         assert self.name is not None
         given = {word.partition("=")[0] for word in args}
-        if not given & {"-h", "--help"}:  # checked before torch is imported
+        if not given & {"-h", "--help"}:  # count the arguments before torch is imported, which takes seconds
             wanted, there = ["IMAGE", *map(str.upper, TASK_VERBS[self.name].arguments)], _positional(args)
             if len(there) < len(wanted):
                 usage = f"diptych {self.name} {' '.join(wanted)} --model FOLDER"

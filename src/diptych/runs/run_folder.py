@@ -17,7 +17,7 @@ from diptych.training.trainer import CHECKPOINTS
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run's folder and the recipe that will be trained in it.
+    """A run's folder and its recipe.
 
     If the folder holds a run of another recipe, a RecipeError lists the differences.
     """

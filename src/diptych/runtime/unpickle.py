@@ -119,7 +119,7 @@ def _ndarray(*_: object) -> NoReturn:
 
 def _reconstruct(kind: object, *_: object) -> Array:
     if kind is not _ndarray:
-        raise PickleRefused("has an array of a class that numpy does not have")
+        raise PickleRefused("contains an array whose class is not numpy's")
     return _empty()
 
 

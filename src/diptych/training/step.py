@@ -101,7 +101,7 @@ class Stepper:
     ranks: Ranks
     stop: StopRequest
     sender: Sender
-    late: bool = False  # True: a step's numbers are read after the next step was queued
+    late: bool = False  # True: a step's numbers are read only when the next step has been queued
     targets: list[bool] = field(default_factory=list)  # for each of the first steps: True if it had targets
     checked: list[Update] = field(default_factory=list)  # updates that were checked (see `first_pass`)
 

@@ -114,7 +114,7 @@ def fields_of(lines: Sequence[str], name: str, between: str = ",") -> Iterator[t
         where, fields, end = f"{name} line {at + 1}", list[str](), at + 1
         for end in range(at + 1, min(at + MOST_LINES, len(lines)) + 1):
             if between == "\t" and between in "".join(lines[at + 1 : end]):
-                break  # the next row
+                break  # a tab: this line begins the next row
             with suppress(csv.Error):
                 fields = next(csv.reader([f"{line}\n" for line in lines[at:end]], delimiter=between, strict=True), [])
                 break

@@ -50,7 +50,7 @@ _RANGES = {
     "`int` >= 0": "0, 1, 2 or 3", "`int` <= 3": "0, 1, 2 or 3",
 }  # fmt: skip
 _HALF = re.compile("[\ud800-\udfff]")
-_QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # a text of Python
+_QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # a string literal of Python
 _LIST = re.compile(rf"\[\s*(?:{_QUOTED}[\s,]*)+\]", re.S)  # numpy writes no commas between texts
 T = TypeVar("T")
 Box: TypeAlias = tuple[float, float, float, float]

@@ -281,7 +281,7 @@ def picture_of(address: str) -> str:
     path, _, query = address.partition("?")
     parts = [part for part in path.split("/")[3 if "://" in path[:9] else 0 :] if part]
     name, dot, ending = (parts.pop() if parts else "").rpartition(".")
-    if ending.lower() not in _ENDINGS:  # the URL of a program: its query is part of the name
+    if ending.lower() not in _ENDINGS:  # a script's URL, such as image.php?id=7: its query names the image
         rest = "&".join(sorted(one for one in query.split("&") if not _SIZE_OF_PART.fullmatch(one)))
         name = f"{name}{dot}{ending}?{rest}" if query else f"{name}{dot}{ending}"
     name = _SIZE_OF_NAME.sub("", name[-LETTERS:]) or name[-LETTERS:]

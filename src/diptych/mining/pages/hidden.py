@@ -11,7 +11,7 @@ SELECTOR = ", ".join(sorted(FOLDS))
 LEVELS = 3  # a <template> may contain a <noscript>, which may be escaped
 _OF_PAGE = "base, meta, link, title, script"  # these have no effect in a <template>
 _IMAGE = re.compile("(?:<|&lt;)img", re.I)
-MOST = 200  # limit of such tags per page
+MOST = 200  # limit of the tags of FOLDS that are read per page
 LETTERS = 100_000  # characters that are read of each
 
 
@@ -27,7 +27,7 @@ def unfold(nodes: Iterable[Any], levels: int = LEVELS) -> bool:
 
 
 def _markup(node: Any) -> str:
-    """Return the markup in a tag, if it has an image that is not in the tree; else an empty string."""
+    """Return the markup in a tag, if it has an image that the parsed page does not have as a tag; else ""."""
     if node.tag == "template":
         markup = (node.html or "") if node.first_child is None else ""
         markup = "<div" + markup.removeprefix("<template") if markup else ""

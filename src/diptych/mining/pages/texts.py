@@ -20,7 +20,7 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import text_of
 
 KINDS = ("figcaption", "alt", "title", "caption", "near")  # best kind first, for pairs with equal scores
-LONGEST = 2_000  # limit of characters that are read of a text
+LONGEST = 2_000  # at most this many characters of a text are read
 
 _TAGS = re.compile(r"<[a-z/!][^<>]{0,500}>", re.I)
 _INLINE = re.compile(  # tags inside a word

@@ -133,8 +133,8 @@ class PostgresVectors:
         if row is not None and row[0] != self.model:
             raise GalleryError(
                 f"the gallery {self.shown} holds vectors of another model ({str(row[0])[:12]}…, not "
-                f"{self.model[:12]}…); nothing was changed; pass another database, or a schema of its own "
-                "(?options=-csearch_path%3DNAME,public)"
+                f"{self.model[:12]}…); nothing was changed; pass another database, or add "
+                "?options=-csearch_path%3DNAME,public to the address to use the schema NAME"
             )
         return row is not None
 

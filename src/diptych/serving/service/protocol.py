@@ -105,7 +105,8 @@ class Patient(HttpToolsProtocol):
     def _own(self) -> "list[Patient]":
         """Return the open connections of this client's address.
 
-        If all clients together have at most PER_CLIENT connections, return [].
+        Return [] without a search if all clients together have at most PER_CLIENT connections: then no client can have
+        more.
         """
         if len(self.connections) <= PER_CLIENT:
             return []

@@ -52,7 +52,7 @@ class FeatureFiles:
     exact: dict[str, Place] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # messages about duplicates and about files that are not read
     _places: dict[str, list[Place]] = field(default_factory=dict)  # name -> all places with this name, in order
-    # (file, end of a truncated line that also contains the next line's name).
+    # Lines that were cut short, so that the next line's name follows without a line break: (file, end of the line).
     _joined: list[tuple[Path, str]] = field(default_factory=list)
     _loose: list[dict[str, Place | None]] = field(default_factory=lambda: [{}, {}, {}])
 
