@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from diptych.vision.detectors.proposers.centernet import Centernet
+from diptych.vision.detectors.proposers.centernet import Centernet, CenternetShape
 from diptych.vision.detectors.proposers.nanodet import Nanodet, NanodetShape
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -28,7 +28,7 @@ def network(shape: NanodetShape = SMALL) -> Nanodet:
 
 def centernet_network() -> Centernet:
     torch.manual_seed(0)
-    return _drawn(Centernet(classes=3))
+    return _drawn(Centernet(CenternetShape(SMALL.side, 3)))
 
 
 def _drawn(made: Network) -> Network:

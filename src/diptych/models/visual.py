@@ -98,10 +98,11 @@ def whole_feature(batch: Batch, projection: nn.Linear | None) -> Float[Tensor, "
     """Return the features of whole images in the size of region features. Raises DataError if they do not fit."""
     if batch.whole is None:
         raise DataError("the model needs a feature of the whole image; extract with --image-feature", key=batch.keys[0])
-    size = batch.whole.shape[1]
-    if batch.features is None:
-        return batch.whole if projection is None else projection(batch.whole)
-    wanted = batch.features.shape[2] if projection is None else projection.in_features
+    size = wanted = batch.whole.shape[1]
+    if projection is not None:
+        wanted = projection.in_features
+    elif batch.features is not None:
+        wanted = batch.features.shape[2]
     if size != wanted:
         raise DataError(
             f"the feature of the whole image has {size} values, expected {wanted}; extract it again", key=batch.keys[0]

