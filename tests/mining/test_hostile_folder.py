@@ -64,7 +64,7 @@ TABLES: dict[str, tuple[str, str, Any, str]] = {
     "a picture without a hash": ("joined", "sha256", None, "`sha256` is missing"),
     "a length below zero": ("index", "length", -5, "length is below zero"),
     "more than there is": ("joined", "length", 10**18, "cut short or damaged"),
-    "the body of another": ("joined", "sha256", "0" * 64, "another image than was measured"),
+    "the body of another": ("joined", "sha256", "0" * 64, "is not the one that was measured"),
     "a verdict that is not a rule": ("joined", "fails", ["__class__"], "fails is '__class__'"),
     "a kind of text that is none": ("joined", "texts", texts(kind="x" * 10**6), "kind is 'xxx"),
     "a score that is none": ("joined", "texts", texts(score=float("nan")), "a `score` of a text is not finite"),

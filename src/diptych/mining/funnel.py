@@ -20,9 +20,9 @@ BINS = 20
 class FunnelLine:
     """Counts of the items (images or texts) for one rule.
 
-    `alone`: items that break the rule. `first`: items that break no earlier rule, so this rule dropped them. `only`:
-    items that break no other rule. `seen`: items that the rule was applied to. For instance, rules about sizes are not
-    applied to an image that was not fetched.
+    `alone`: items that break the rule. `first`: items that break it and no earlier rule, so this rule dropped them.
+    `only`: items that break it and no other rule. `seen`: items that the rule was applied to. For instance, rules about
+    sizes are not applied to an image that was not fetched.
     """
 
     seen: int = 0

@@ -12,7 +12,7 @@ from diptych.mining.settings import MiningSettings
 from diptych.mining.tables import holds_json, write_json
 from diptych.runtime.engine.outcome import Counts, Work
 
-LOADED = ("diptych.mining.run",)  # modules that worker processes load at their start; without torch
+LOADED = ("diptych.mining.run",)  # worker processes import these modules at their start; none of them imports torch
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class MiningJob:
         """
         for name, plan in plans.items():
             path = self.layout.plan(name)
-            if not holds_json(path, plan):  # the plan differs if inputs were moved
+            if not holds_json(path, plan):  # the stored plan has other paths if the inputs were moved
                 write_json(path, plan)
         shards: dict[str, list[str]] = {name: plan.get("shards", [name]) for name, plan in plans.items()}
         whole = {one for made in shards.values() for one in made if self.layout.counts(folder, one).exists()}
         missing = [name for name, made in shards.items() if not whole.issuperset(made)]
-        most = os.cpu_count() if model and self.engine != "ray" else None  # Ray limits the workers by its cores
+        most = os.cpu_count() if model and self.engine != "ray" else None  # Ray itself starts one worker per core
         step = self.progress(stage, len(missing))
         for _ in self.run(work, missing, self.engine, min(self.workers, most or self.workers), LOADED):
             step()

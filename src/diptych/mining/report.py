@@ -58,7 +58,7 @@ def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) ->
         examples=_shown(layout, funnel.examples),
         histograms=[
             ("Words of a text that is kept", _bars(numbers["words"])),
-            ("Shorter side of a picture, pixels", _bars(numbers["shorter_side"])),
+            ("Shorter side of an image, pixels", _bars(numbers["shorter_side"])),
             ("Scores of texts", _bars(numbers["scores"])),
         ],
     )  # fmt: skip

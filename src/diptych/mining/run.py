@@ -29,7 +29,8 @@ from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import refuse_links_out, text_of
 from diptych.runtime.outputs import claim
 
-EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")  # must not change in a folder
+# Settings in mine.json that must not change when a run is resumed.
+EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")
 
 
 @dataclass
@@ -99,7 +100,7 @@ class Mine:
             "words": _digest_of_words(self.words), "vocabulary": _digest_of_words(self.vocabulary), "rules": VERSION,
             "judges": {place: identity(name) for place, name in self.judges.items()}, "scorer": self.scorer_version,
             "versions": {name: version(name) for name in ("diptych", "py3langid", "selectolax", "fastwarc", "pillow")},
-            **self.settings.model_dump(mode="json", exclude={"fetch"}),  # `fetch` does not change the result
+            **self.settings.model_dump(mode="json", exclude={"fetch"}),  # fetching does not change the result
         }  # fmt: skip
         if layout.settings.exists():
             refuse_links_out(self.out)

@@ -32,8 +32,9 @@ _PAGES = (
     "page:text address:text place:int title:text declared:text language:text english:real declared_width:int "
     "declared_height:int dominant:real lead:real features:names texts:texts licence:text fails:names"
 )
-# Columns and their types. A row is, in `pages`: an image on a page; in `index`: a requested URL; in `measured`: an
-# image file. `joined` and `decisions` have a row per image on a page, with the columns of all three.
+# Kind of table -> its columns with their types. A row of `pages` is an image on a page, a row of `index` a requested
+# URL, a row of `measured` an image file. A row of `joined` or `decisions` is an image on a page, with columns of all
+# three.
 COLUMNS = {
     "pages": _PAGES,
     "index": f"address:text reason:text status:int final:text moved:text hops:int media:text date:text {_BODY}",
@@ -85,7 +86,7 @@ def read_rows(path: Path, kind: str, columns: Sequence[str] | None = None) -> li
 
 
 def read_table(path: Path, kind: str, columns: Sequence[str] | None = None) -> Any:
-    """Read a table, or some of its columns. Raises DataError for any other file."""
+    """Read a table, or some of its columns. Raises DataError if the file is damaged, or is another kind of table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -107,7 +108,7 @@ def read_table(path: Path, kind: str, columns: Sequence[str] | None = None) -> A
 def check_same_rows(index: Any, measured: Any, path: Path) -> None:
     """Raise DataError unless `measured` (the table at `path`) has as many rows as `index`."""
     if index.num_rows != measured.num_rows:
-        why = f"it has {measured.num_rows} rows for {index.num_rows} answers"
+        why = f"it has {measured.num_rows} rows, but the table `index` has {index.num_rows}"
         raise damaged(path, why, "it, with the .json next to it,")
 
 

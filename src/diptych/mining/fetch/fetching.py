@@ -1,6 +1,6 @@
 """Fetch URLs politely and safely.
 
-Robots.txt, opt-outs, rates and limits of time and size are respected. There are no cookies and no proxies.
+Robots.txt, opt-outs, rates and limits of time and size are respected. No cookies are sent, and no proxies are used.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from diptych.runtime.extras import requires_extra
 
 ROBOTS_BYTES = 512_000
 LOOPBACK = ("127.", "[::1]", "localhost")
-_OF_THE_HOST = ("private address", "name not resolved")  # failures of the host itself, not of its robots.txt
-# Temporary failures: they are retried during a run, and again by --retry-failed.
+_OF_THE_HOST = ("private address", "name not resolved")  # failures that concern all URLs of a host
+# Temporary failures. A run retries them, and --retry-failed retries them once more.
 PASSING = frozenset({
     "timeout", "reset", "server error", "too many requests", "name not resolved", "host left", "refused",
     "robots unreachable",
@@ -46,7 +46,7 @@ class WantedAddress:
 
 @dataclass
 class FetchedBody:
-    """The answer for a URL.
+    """The HTTP response for a URL, or the reason why there is none.
 
     `reason`: why there is no body. `moved`: the target of a redirect to another host, which another worker may have to
     fetch.
@@ -59,7 +59,7 @@ class FetchedBody:
     moved: str = ""
     hops: int = 0
     body: bytes = b""
-    media: str = ""  # media type, with `; charset=NAME` if the header has it
+    media: str = ""  # media type, with `; charset=NAME` if the header names a charset
     at: float = 0.0
     headers: tuple[tuple[str, str], ...] = ()
 
@@ -112,7 +112,7 @@ class Fetcher:
         async def sending(_session: Any, context: Any, _request: Any) -> None:
             await context.trace_request_ctx.sending()
 
-        tracing.on_request_headers_sent.append(sending)  # aiohttp calls it just before it sends headers
+        tracing.on_request_headers_sent.append(sending)  # aiohttp calls it just before it sends a request
         self.session = aiohttp.ClientSession(
             connector=connector, trace_configs=[tracing], cookie_jar=aiohttp.DummyCookieJar(), trust_env=False,
             auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None),
@@ -257,7 +257,7 @@ class Fetcher:
         if robots is None:
             try:
                 robots = self.cache.put(origin, await self._robots_text(origin))
-            except _Refused as error:  # not cached, as it may be temporary
+            except _Refused as error:  # a failure is not cached, because it may be temporary
                 why = error.reason if error.reason in _OF_THE_HOST else "robots unreachable"
                 robots = Robots(None, self.settings.agent, why)
         host.slower(min(robots.delay, self.settings.crawl_delay))
@@ -266,8 +266,8 @@ class Fetcher:
     async def _robots_text(self, origin: str) -> str:
         """Return the text of robots.txt, after up to five redirects.
 
-        For a status 4xx the text is empty, which allows everything (RFC 9309). Raises _Refused for a status 5xx or
-        without an answer; then nothing may be fetched.
+        For a status 4xx the text is empty, which allows everything (RFC 9309). Raises _Refused for a status 5xx, or if
+        there is no response. Then nothing may be fetched from this origin.
         """
         address = f"{origin}/robots.txt"
         for _ in range(self.settings.redirects + 1):
@@ -319,7 +319,8 @@ def _reason(error: Exception, client: Any) -> str:
 async def _bounded(response: Any, most: int, cut: bool = False) -> bytes:
     """Return the decoded body of at most `most` bytes.
 
-    Raises _Refused for a longer one, or cuts it if `cut` is True. The limit also holds for the received bytes.
+    Raises _Refused for a longer body, or cuts it off if `cut` is True. The limit also applies to the bytes as received,
+    before they are decoded.
     """
     received, body = 0, bytearray()
     try:

@@ -29,9 +29,9 @@ from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.files import aside, bytes_of
 
-HOSTS = 64  # hosts per bucket; with only a few, a slow host would leave a worker idle
-ADDRESSES = 1_000  # URLs per shard
-CHECKPOINT = 15.0  # seconds between saves: a kill loses at most this much fetching
+HOSTS = 64  # a bucket has about this many hosts or more: a worker with few hosts would wait for a slow one
+ADDRESSES = 1_000  # at most this many URLs per shard
+CHECKPOINT = 15.0  # seconds between two saves; a killed process loses at most the fetches of this time
 _EMPTY: Row = {"address": "", "reason": "", "status": 0, "final": "", "moved": "", "hops": 0, "media": "", "date": ""}
 _ANSWER = ("address", "reason", "moved", "hops")
 
@@ -121,7 +121,7 @@ class Blob:
     def _resumed(self) -> int:
         """Load what a killed process saved.
 
-        Return the end of its last image in bytes; 0 if the file is missing or damaged.
+        Return the position in bytes at which its last image ends; 0 if the file is missing or damaged.
         """
         try:
             kept = read_json(self.journal, FetchJournal)

@@ -31,7 +31,7 @@ class Host:
     sent_at: float = 0.0  # time of the last request
     complaints: int = 0  # consecutive answers with status 429 or 5xx
     failures: int = 0  # consecutive failures of any kind
-    left: str = ""  # why no more is requested; empty: requests continue
+    left: str = ""  # why nothing more is requested from this host; empty while requests continue
     robots: dict[str, Future[Robots]] = field(default_factory=dict)  # origin -> its robots.txt
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -59,7 +59,7 @@ class Host:
         self.next_at = max(self.next_at, self.sent_at + self.every)
 
     def slower(self, every: float) -> None:
-        """Increase the time between requests to at least `every` seconds, from the last request on."""
+        """Increase the time between requests to at least `every` seconds, counted from the last request."""
         self.every = max(self.every, every)
         self.next_at = max(self.next_at, self.sent_at + self.every)
 

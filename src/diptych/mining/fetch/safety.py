@@ -14,8 +14,8 @@ from diptych.runtime.errors import RecipeError
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-# Networks that Python wrongly calls global: site-local (RFC 3879), local NAT64 (8215), IPv4-translated (7915), SRv6
-# (9602).
+# Networks that are not public, although Python's `is_global` is True for them: site-local (RFC 3879), local NAT64
+# (RFC 8215), IPv4-translated (RFC 7915) and SRv6 (RFC 9602).
 NOT_PUBLIC = tuple(map(ipaddress.IPv6Network, ("fec0::/10", "64:ff9b:1::/48", "::ffff:0:0:0/96", "5f00::/16")))
 
 
@@ -60,7 +60,7 @@ def _inner(address: Address) -> Address:
             return address.teredo[1]
         if address in NAT64:
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if int(address) >> 32 == 0 and int(address) > 1:  # the obsolete form ::a.b.c.d
+        if int(address) >> 32 == 0 and int(address) > 1:  # an IPv4-compatible address, the obsolete form ::a.b.c.d
             return ipaddress.IPv4Address(int(address))
     return address
 
@@ -95,7 +95,7 @@ def parse_resolve(resolve: Sequence[str]) -> list[tuple[str, str, int | None]]:
 
 
 class Resolver:
-    """A DNS resolver for aiohttp. Host names that match a pattern get its address; `otherwise` resolves all others."""
+    """A DNS resolver for aiohttp. Hosts that match a pattern get the pattern's address; `otherwise` resolves others."""
 
     def __init__(self, places: list[tuple[str, str, int | None]], otherwise: Any) -> None:
         self.places, self.otherwise = places, otherwise

@@ -19,7 +19,7 @@ ACROSS = ("file_name", "page_title")
 SEEN = ("named_seen", "named_unseen", "seen_unnamed", "named", "count_agrees")
 MODEL = ("similarity", "match")
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
-CERTAIN = 0.5  # least class probability of a region that counts as seen
+CERTAIN = 0.5  # a class is seen in an image if a region has at least this probability of the class
 
 
 def of_text(pair: Pair) -> list[float]:
@@ -36,7 +36,7 @@ def of_text(pair: Pair) -> list[float]:
 
 
 def of_picture(row: Mapping[str, Any], statistics: np.ndarray[Any, Any]) -> list[float]:
-    """Return the features whose names are in PICTURE, from the image's measures and its statistics."""
+    """Return the features whose names are in PICTURE, from the image's size in pixels and bytes, and its statistics."""
     width, height = float(row.get("width") or 1), float(row.get("height") or 1)
     density = float(row.get("bytes") or 0) / (width * height)
     return [np.log(width), np.log(height), np.log(width / height), density, *statistics]
@@ -53,7 +53,7 @@ def across(pair: Pair) -> list[float]:
 
 
 def named_in(text: str, classes: Mapping[str, str]) -> dict[str, int]:
-    """Return class -> how often the text names it. `classes` maps words to classes."""
+    """Return class -> number of its objects in the text, such as 2 for "two dogs". `classes` maps words to classes."""
     numbers: dict[str, int] = {}
     lower = [word.lower() for word in words_of(text)]
     for place, word in enumerate(lower):
@@ -68,7 +68,7 @@ def named_in(text: str, classes: Mapping[str, str]) -> dict[str, int]:
 def seen_and_named(named: Mapping[str, int], seen: Mapping[str, tuple[float, int]]) -> list[float]:
     """Return the features whose names are in SEEN.
 
-    `named`: class -> how often the text names it. `seen`: class -> highest probability and number of regions.
+    `named`: class -> number of its objects in the text. `seen`: class -> highest probability and number of regions.
     """
     certain = {name for name, (most, _) in seen.items() if most >= CERTAIN}
     hits = [seen.get(name, (0.0, 0))[0] for name in named]

@@ -44,7 +44,7 @@ def scores_by(judge: Judge, images: Sequence[Any]) -> list[float]:
         why = f"failed on {len(pictures)} images: {type(error).__name__}: {error}"
         raise DiptychError(f"the image judge {judge.name} {why}; correct its code, or do not pass it") from error
     if len(scores) != len(pictures) or not all(0 <= score <= 1 for score in scores):
-        why = f"gave {scores[:3]} for {len(pictures)} images; expected a number from 0 to 1 for each"
+        why = f"returned {scores[:3]}... for {len(pictures)} images; expected a number from 0 to 1 for each"
         raise DiptychError(f"the image judge {judge.name} {why}; correct its code, or do not pass it")
     return scores
 
@@ -56,7 +56,7 @@ def load_judge(name: str) -> Judge:
     `module:function` runs other people's code, so accept it only from the command line, never from a file. Raises
     RecipeError or CheckpointError if the judge cannot be loaded.
     """
-    from diptych.mining.judge.picture_judge import FILE, PictureJudge  # imports torch
+    from diptych.mining.judge.picture_judge import FILE, PictureJudge  # not at the top, because it imports torch
 
     folder = Path(name)
     if name.startswith("onnx:"):

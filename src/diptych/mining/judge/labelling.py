@@ -12,7 +12,7 @@ from diptych.mining.tables import lines_of
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
-PARTS = 20  # number of equal ranges of scores
+PARTS = 20  # scores are divided into this number of equal ranges
 
 
 def sample(out: Path, count: int, lines: Path, seed: int = 0) -> list[dict[str, Any]]:
@@ -64,4 +64,4 @@ def labels_in(lines: Path) -> dict[tuple[str, str], dict[str, Any]]:
         labels = [parse_json(line) for line in text_of(lines).split("\n") if line]
         return {(one["image"], one["statement"]): one | {"true": one["true"]} for one in labels}
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{lines} exists and holds no labels ({error!r}); pass another --out") from error
+        raise DataError(f"{lines} exists and is not a label file ({error!r}); pass another --out") from error

@@ -17,7 +17,7 @@ from diptych.runtime.files import refuse_endless, write_atomically
 
 WEIGHTS = "weights.safetensors"
 ROUNDS, ENOUGH = 50, 1e-8
-DRAWS = 1_000  # number of bootstrap draws
+DRAWS = 1_000  # number of bootstrap samples
 HELD_OUT = 4  # every fourth image is held out
 Table = NDArray[np.float64]
 
@@ -81,7 +81,7 @@ class Logistic:
             raise CheckpointError(f"cannot read {path}: {error}; train the model again") from error
         sizes = {len(model.mean), len(model.spread), len(model.weights)}
         if sizes != {features} or not all(np.isfinite(array).all() for array in tensors.values()):
-            raise CheckpointError(f"{path} has {sorted(sizes)} weights, expected {features}, all finite; train again")
+            raise CheckpointError(f"{path} has {sorted(sizes)} weights, expected {features} finite ones; train again")
         return model
 
 
@@ -122,7 +122,7 @@ def auc(scores: Sequence[float] | Table, labels: Sequence[bool] | NDArray[np.boo
 def auc_interval(
     scores: Table, labels: NDArray[np.bool_], groups: NDArray[np.int64], seed: int = 0
 ) -> tuple[float, float]:
-    """Return the 95% interval of the AUC, from 1,000 bootstrap draws. Whole groups (all rows of an image) are drawn."""
+    """Return the 95% interval of the AUC, from 1,000 bootstrap samples of whole groups (all rows of an image)."""
     rng = np.random.default_rng(seed)
     names = np.unique(groups)
     rows = {name: np.flatnonzero(groups == name) for name in names}

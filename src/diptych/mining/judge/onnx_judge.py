@@ -23,7 +23,7 @@ from diptych.vision.backbones.onnx_graph import Graph
 from diptych.vision.image_files import read_pixels
 
 PACKED = (".whl", ".zip")
-MOST_BYTES = 256 * 2**20  # limit of an .onnx file in a wheel
+MOST_BYTES = 256 * 2**20  # an .onnx file in a wheel may have at most this many bytes
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class OnnxJudge:
         digest = hashlib.sha256(content).hexdigest()
         if digest not in KNOWN:
             raise RecipeError(
-                f"onnx:{file} (sha256 {digest[:12]}...) is none of the ONNX judges that Diptych knows ("
+                f"onnx:{file} (sha256 {digest[:12]}...) is not one of the ONNX judges that Diptych supports ("
                 f"{', '.join(one.name for one in KNOWN.values())}); to use another network, pass MODULE:FUNCTION that "
                 "returns an object with `name`, `version`, `least` and `judge(pictures)`"
             )

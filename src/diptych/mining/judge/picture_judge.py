@@ -87,7 +87,7 @@ def train_judge(
     folders = sorted(path for path in classes.iterdir() if path.is_dir()) if classes.is_dir() else []
     if not any(folder.name in GOOD for folder in folders) or len(folders) < 2:
         there = ", ".join(folder.name for folder in folders) or "none"
-        wanted = f"put images to keep into one called {' or '.join(GOOD)}, and others into another"
+        wanted = f"put images to keep into a subfolder called {' or '.join(GOOD)}, and all others into another one"
         raise DataError(f"{classes} has the subfolders: {there}; {wanted}")
     for folder in folders:
         for number, path in enumerate(find_pictures(folder)):
@@ -98,8 +98,8 @@ def train_judge(
             counts[folder.name] = counts.get(folder.name, 0) + 1
     if {good for good, held in zip(labels, test, strict=True) if held} != {True, False}:
         images_by_folder = ", ".join(f"{counts.get(folder.name, 0)} in {folder.name}" for folder in folders)
-        wanted = f"one folder to keep and one other need {HELD_OUT} or more, as every {HELD_OUT}th is held out"
-        raise DataError(f"{classes} has too few images ({images_by_folder}); {wanted}: add some")
+        wanted = f"the one to keep and one other subfolder need {HELD_OUT} or more, as every {HELD_OUT}th is held out"
+        raise DataError(f"{classes} has too few images ({images_by_folder}); {wanted}: add images")
     images = np.arange(len(labels))
     model, least, figures = fit_and_test(np.stack(table), np.array(labels), np.array(test), images, precision)
     card = {

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 SIDE = 96
-SMALL = 256  # largest side in pixels of the images that judges receive
+SMALL = 256  # images are reduced to at most this many pixels per side before a judge receives them
 BINS = 8
 NAMES = (
     "mean_r", "mean_g", "mean_b", "spread_r", "spread_g", "spread_b", "saturation", "saturation_spread", "entropy",

@@ -256,8 +256,8 @@ def _score_texts(scorer: Scorer, waiting: list[tuple[Row, Pair]], least: float) 
     """Store the score of each pair in its text. Texts with a score below `least` break the rule `score`."""
     scores: list[Any] = scorer.score([pair for _, pair in waiting]) if waiting else []
     if len(scores) != len(waiting) or not all(map(math.isfinite, scores)):
-        gave = f"gave {scores[:3]} for {len(waiting)} pairs"
-        raise DiptychError(f"the scorer {scorer.version} {gave}; expected a finite number for each; correct it")
+        gave = f"returned {scores[:3]}... for {len(waiting)} pairs"
+        raise DiptychError(f"the scorer {scorer.version} {gave}; expected a finite number for each; correct its code")
     for (text, _), score in zip(waiting, scores, strict=True):
         text["score"] = round(float(score), 6)
         if text["score"] < least:

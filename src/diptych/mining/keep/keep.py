@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # verdicts; HOST: above the limit per host
-BAND_MARGIN = 3  # number of bands that two near hashes share at least
+KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # verdicts on a pair; HOST: its host has more pairs than `host_pairs`
+BAND_MARGIN = 3  # two near hashes have at least this many equal bands of bits
 
 U64 = NDArray[np.uint64]
 Ties = tuple[NDArray[Any], ...]
@@ -41,8 +41,8 @@ class Pairs:
 def choose(pairs: Pairs, common: int | None, near: int | None, host_pairs: int | None) -> NDArray[np.uint8]:
     """Return the verdict on each pair (N,).
 
-    `common`: limit of images per text. `near`: the number of bits in which the difference hashes of the same image may
-    differ. `host_pairs`: limit of pairs per host. None turns a rule off.
+    `common`: the largest number of images that a text may have. `near`: the number of bits in which the difference
+    hashes of the same image may differ. `host_pairs`: the largest number of pairs of a host. None turns a rule off.
     """
     verdict = np.full(len(pairs), WORSE, np.uint8)
     if not len(pairs):
@@ -115,7 +115,7 @@ def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.in
         key = hashes & np.uint64(sum(some))
         order = np.argsort(key, kind="stable")
         ordered = key[order]
-        # Compare sorted hashes at distance 1, 2, ..., up to the longest run of equal keys.
+        # Compare each sorted hash with the first, second, ... one after it, up to the longest run of equal keys.
         for reach in range(1, len(ordered)):
             same = np.flatnonzero(ordered[reach:] == ordered[:-reach])
             if not len(same):

@@ -14,7 +14,7 @@ from diptych.runtime.files import MARKER, aside, bytes_of, parse_json, text_of
 from diptych.runtime.outputs import claim, note, refuse_file
 
 IN_A_TAR = 1_000
-_ABOUT = ("width", "height", "page", "licence", "score", "by")  # fields of a record that the JSON files have
+_ABOUT = ("width", "height", "page", "licence", "score", "by")  # fields of a record that are copied to its JSON file
 
 
 def write_tars(folder: Path, layout: RunLayout) -> None:

@@ -27,7 +27,7 @@ from diptych.runtime.files import sweep, write_atomically
 
 PICTURE = re.compile(r"[0-9a-f]{64}\.\w+")
 SHARD = re.compile(r"[0-9a-f]{5,}\.(jsonl|parquet)")
-LINES = 10_000  # limit of lines per file of records
+LINES = 10_000  # at most this many lines per file of records
 _NARROW = ("page", "address", "texts", "fails", "sha256", "dhash")
 _PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "u8"), ("host", "u8"), ("score", "f4"),
                   ("kind", "u1"), ("shard", "i8"), ("row", "i8"), ("place", "i8")])  # fmt: skip
@@ -153,7 +153,7 @@ def write_records(layout: RunLayout, kept: Sequence[Row], by: str) -> None:
         if not path.exists() or path.stat().st_size != row["bytes"]:
             body = body_of(layout, row["blob"], row)
             if hashlib.sha256(body).hexdigest() != row["sha256"]:
-                why = f"it contains another image than was measured ({row['address'][:200]})"
+                why = f"its image of {row['address'][:200]} is not the one that was measured"
                 raise damaged(layout.blob(row["blob"]), why, layout.work())
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, body)
@@ -177,7 +177,7 @@ def pieces(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 def _remove_others(folder: Path, names: set[str]) -> None:
     """Remove files not in `names`.
 
-    An earlier run with other settings wrote them, or a killed run left them incomplete.
+    These are files of an earlier run with other settings, or incomplete files of a killed run.
     """
     sweep(folder)
     if folder.is_dir():

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 LONGEST = 2_000
-LONGEST_SET = 20_000  # characters that are read of a srcset
+LONGEST_SET = 20_000  # at most this many characters of a srcset are read
 LAZY = (
     "data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-hi-res-src", "data-img-src",
     "data-lazyload", "data-cfsrc", "data-ezsrc", "data-hires", "data-orig-file", "data-large-file", "data-full-src",
@@ -20,9 +20,9 @@ _NOTHING = re.compile(
     re.I,
 )
 _ENDINGS = frozenset("jpg jpeg jfif png gif webp avif bmp tif tiff svg".split())  # noqa: SIM905
-UNSIZED = 1_000  # assumed width in pixels if the URL has no size
+UNSIZED = 1_000  # width in pixels that is assumed for a URL without a size
 _STRINGS = re.compile(r'"([^"]+)"')
-_LISTED = re.compile(r"\[\s*([^\s,\[\]\"]++)\s*+,")  # Foundation's syntax: [a.jpg, small], [b.jpg, large]
+_LISTED = re.compile(r"\[\s*([^\s,\[\]\"]++)\s*+,")  # syntax of the library Foundation: [a.jpg, small], [b.jpg, large]
 _IN_JSON = re.compile(r'"src"\s*:\s*"([^"]+)"')
 _PICTURE = re.compile(r"\.(?:jpe?g|jfif|png|webp|gif|avif|bmp|tiff?)(?:[?#:!@/]|\Z)", re.I)
 _LINK = re.compile(r"(?:^|[/.?&])(?:sharer?|intent|tweet|pin|permalink)(?=[/?.=-]|\Z)|\.html?(?:[?#]|\Z)", re.I)
@@ -30,14 +30,14 @@ _OTHER = re.compile(  # names of attributes that do not have the image's URL
     r"share|pin|thumb|small|low|tiny|preview|holder|href|fallback|error|^on|^src$|(?:^|-)(?:alt|title|name|style)$|"
     r"file-?name|caption|label|desc|(?:^|-)(?:text|html)|^(?:id|class|usemap)$"
 )
-_LARGER = re.compile(  # names that zooms, galleries and shops use for a larger file of the same image
+_LARGER = re.compile(  # attributes in which zoom scripts, galleries and shops name a larger file of the same image
     r"data-(?:.*[-_])?(?:(?:(?:src|img|image)-?)?(?:zoom|full|x?large|big|hi(?:gh)?[-_]?res|orig|magnif|retina|hd|real|raw)|"
     r"at2x|rjs|photo|ima?ge?[-_]?(?:src|url))|zoomfile\Z"
 )
 _OF_HTML = frozenset("src srcset alt class width height loading id style title decoding sizes border itemprop".split())  # noqa: SIM905
 _MAYBE = re.compile(r"data-.*(?:src|url|img|image|orig|lazy|full|large|zoom|hi(?:gh)?-?res|retina|photo|defer)")
 _LIKE_SET = re.compile(r"\s*+\S++\s++\d+(?:\.\d+)?[wx](?:\s*,|\s*\Z)")
-_MAYBE_URL = re.compile(  # a path, a file, or several of them as in a srcset
+_MAYBE_URL = re.compile(  # a path or a file name, or several as in a srcset
     r"\s*[^\s{\[<(/\\]*[/\\]|\s*[^\s{\[<(]{1,300}\.(?:jpe?g|png|webp|gif|avif)(?:\?\S*)?(?:\s*\Z|\s+\d+[wx]\s*,)", re.I
 )
 _PREVIEW = re.compile(
@@ -46,21 +46,21 @@ _PREVIEW = re.compile(
 )
 _RANKS = {name: rank for rank, name in enumerate(("srcset", *LAZY_SETS, *LAZY))}
 _SOURCES = frozenset(_RANKS)
-_RESIZED = frozenset({"data-widths", "data-sizes"})  # the tag of an image whose size a script chooses
-_SURE = _SOURCES - {"data-url", "data-image", "data-lazy"}  # these names may also be links, ids or switches
-# A template, which a script fills: {width}, as in lazysizes' RIaS plugin, or the syntax of other engines.
+_RESIZED = frozenset({"data-widths", "data-sizes"})  # attributes of an image whose size a script chooses
+_SURE = _SOURCES - {"data-url", "data-image", "data-lazy"}  # these three may also hold a link, an id or a switch
+# Placeholders that a script fills: {width} of lazysizes' plugin RIaS, or the syntax of a template engine.
 _TEMPLATE = re.compile(r"(?:\{|%7b)(?:\s|%20)*+([a-z_][\w.]{0,30})(?:\s|%20)*+(?:\}|%7d)", re.I)
 _ENGINE = re.compile(r"\{[{%]|\$\{|<%|%7b%7b|\$%7b", re.I)
-WIDEST = 5_000  # limit of the widths of a template, in pixels
+WIDEST = 5_000  # a larger width in `data-widths` is not chosen if a smaller one is listed
 RIAS_WIDTH = 3_024  # the largest of the widths that RIaS uses if `data-widths` is missing
 _RATIO = re.compile(r"\s*(\d{1,5}(?:\.\d{1,9})?)\s*(?:[/:]\s*(\d{1,5}(?:\.\d{1,9})?)\s*)?")
 _WIDTHS_OF = re.compile(r"(?<![\d.])\d{1,6}(?!\d)")
 _SCALAR = re.compile(r"(?!true\Z|false\Z)[\w.,:=+-]{1,60}")
-_CONTROLS = "".join(map(chr, range(33)))  # browsers remove these at both ends of a URL
+_CONTROLS = "".join(map(chr, range(33)))  # browsers remove these characters at both ends of a URL
 _BREAKS = dict.fromkeys((9, 10, 13))
 _SLASHES = re.compile(r"(https?:|)//+", re.I)
-LETTERS = 100  # last characters of a file's name that are read: searching a size takes quadratic time
-DISTINCT = 12  # a file's name of this length or more identifies an image on a page
+LETTERS = 100  # a size is searched only in this many last characters of a file name, as this takes quadratic time
+DISTINCT = 12  # a file name of at least this many characters identifies an image on a page
 _SAFE = "%/:=&?~#+!$,;'@()*[]"
 # Most URLs match this pattern, and need not be parsed by urllib, which takes ten times as long.
 _PLAIN = re.compile(
@@ -68,10 +68,10 @@ _PLAIN = re.compile(
     r"(?:/(?![/.])(?:(?!/\.)[\w./%~,+=&@:!$*()-])*)?(?:\?[\w./%~,+=&:-]+)?",
     re.A,
 )
-# Possessive quantifiers make this linear in the length of the srcset.
+# Possessive quantifiers make the time linear in the length of the srcset.
 _IN_SET = re.compile(r"[\s,]*+(\S++)\s*+([^,]*+)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?|\.\d+)[wxh]\b")
-# A URL inside the URL of a resizer: /_next/image?url=%2Fk.jpg&w=640 or /image/w=9/https://a.test/k.jpg.
+# A URL inside the URL of a resizing service: /_next/image?url=%2Fk.jpg&w=640 or /image/w=9/https://a.test/k.jpg.
 _INNER = re.compile(r"(?:[?&](?:url|src|image|img|u)=|/)((?:https?(?:://|%3a%2f%2f|:/)|%2f|/(?!/))[^&]+)", re.I)
 _WIDTHS = (
     "100|120|150|160|200|240|250|300|320|350|360|400|450|480|500|550|600|620|640|650|660|700|720|750|768|780|800|828|"
@@ -130,7 +130,7 @@ def absolute(base: str, address: str) -> str:
 def cleaned(address: str) -> str:
     """Return a URL as browsers read it: slashes for backslashes, no line breaks, no spaces at its ends.
 
-    JSON and data URIs are only stripped.
+    In JSON and data URIs, only the spaces at both ends are removed.
     """
     address = address.strip()
     if (address.isprintable() and "\\" not in address and "///" not in address[:9]) or address[:1] in ("{", "["):
@@ -146,9 +146,9 @@ def cleaned(address: str) -> str:
 
 
 def filled(value: str, attributes: Mapping[str, str | None]) -> str:
-    """Return the value of an attribute after filling its templates, such as {width}, as RIaS does.
+    """Return the value of an attribute after filling its placeholders, such as {width}, like the plugin RIaS.
 
-    `attributes`: the tag's attributes. A template remains if its value is not known.
+    `attributes`: the tag's attributes. A placeholder remains if its value is not known.
     """
     if ("{" not in value and "%7" not in value) or _ENGINE.search(value := value[:LONGEST_SET]):
         return value
@@ -235,7 +235,7 @@ def sources(
     late = [_address(*one, "/") for one in others if _MAYBE.match(one[0]) or _MAYBE_URL.match(one[1])]
     late += [sources(one, options=attributes) for one in of_sources]
     real = [one for one in late if not is_nothing(one)]
-    return min(real, key=lambda one: ".avif" in one, default=source)  # AVIF cannot be read
+    return min(real, key=lambda one: ".avif" in one, default=source)  # AVIF files would be dropped later
 
 
 def _address(name: str, value: str, source: str) -> str:
@@ -248,7 +248,8 @@ def _address(name: str, value: str, source: str) -> str:
     if value[:1] in ("{", "["):
         value = value[:LONGEST].replace("\\/", "/")
         inner = next(iter(_IN_JSON.findall(value)), "")
-        listed = [*_LISTED.findall(value)[::-1], *_STRINGS.findall(value)]  # the last entry is the largest
+        # Reversed, because Foundation lists the largest image last.
+        listed = [*_LISTED.findall(value)[::-1], *_STRINGS.findall(value)]
         value = max(filter(_PICTURE.search, listed), key=width_of, default=inner)
     value = cleaned(value)
     if is_nothing(value) or _PICTURE.search(value):
@@ -281,13 +282,13 @@ def picture_of(address: str) -> str:
     path, _, query = address.partition("?")
     parts = [part for part in path.split("/")[3 if "://" in path[:9] else 0 :] if part]
     name, dot, ending = (parts.pop() if parts else "").rpartition(".")
-    if ending.lower() not in _ENDINGS:  # a script's URL, such as image.php?id=7: its query names the image
+    if ending.lower() not in _ENDINGS:  # a script's URL, such as image.php?id=7, has the image's id in its query
         rest = "&".join(sorted(one for one in query.split("&") if not _SIZE_OF_PART.fullmatch(one)))
         name = f"{name}{dot}{ending}?{rest}" if query else f"{name}{dot}{ending}"
     name = _SIZE_OF_NAME.sub("", name[-LETTERS:]) or name[-LETTERS:]
     if (
         len(parts) > 1 and parts[-1].rpartition(".")[0] and parts[-1] in name + "." + ending
-    ):  # /thumb/a/K.jpg/220px-K.jpg
+    ):  # as in /thumb/a/K.jpg/220px-K.jpg
         parts.pop()
     if len(name) >= DISTINCT and not name.isalpha():
         return name.lower()

@@ -10,8 +10,8 @@ _CONTROLS = re.compile(rb"[\0-\x08\x0e-\x1f]")
 _PICTURE = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|RIFF....WEBP|BM....\0\0\0\0|II\*\0|MM\0\*", re.S)
 _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,200}(?:<!--.{0,500}?-->\s{0,200})?<(?:!doctype\s+html|html)\b", re.I | re.S)
 
-DEEPEST = 1_000  # nested tags: lexbor takes quadratic time, 5 s at 32,000
-MOST_ATTRIBUTES = 1_000  # attributes per tag: lexbor takes quadratic time
+DEEPEST = 1_000  # pages with more nested tags are dropped, because lexbor takes quadratic time (5 s for 32,000 tags)
+MOST_ATTRIBUTES = 1_000  # pages with more attributes in a tag are dropped, because lexbor takes quadratic time
 _TAG = re.compile(rb"<(/?)([a-z][a-z0-9-]{0,40})")
 _ATTRIBUTE = re.compile(rb"""[^\s"'>/=]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>"']+))?""")
 _RAW = re.compile(
@@ -29,7 +29,7 @@ _CLOSED = re.compile(
 
 def too_slow(html: str) -> bool:
     """Return True for a page with more than DEEPEST nested tags, or a tag with more than MOST_ATTRIBUTES attributes."""
-    page = _RAW.sub(b" ", html.encode("utf-8", "replace").lower())  # bytes are four times as fast as text
+    page = _RAW.sub(b" ", html.encode("utf-8", "replace").lower())  # four times as fast to search as a str
     for part in page.split(b">"):
         tag = _TAG.match(part, max(0, part.rfind(b"<"))) if len(part) > 2 * MOST_ATTRIBUTES else None
         if tag is not None and sum(1 for _ in _ATTRIBUTE.finditer(part, tag.start())) > MOST_ATTRIBUTES:
@@ -44,7 +44,7 @@ def too_slow(html: str) -> bool:
             opened.append(name)
         elif opened and opened[-1] == name:
             opened.pop()
-        elif name in opened:  # also closes inner tags, except those for formatting
+        elif name in opened:  # this also closes the tags inside it, except those for formatting
             at = len(opened) - 1 - opened[::-1].index(name)
             opened[at:] = [one for one in opened[at + 1 :] if one in _FORMATTING]
         if len(opened) > DEEPEST:

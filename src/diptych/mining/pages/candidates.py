@@ -13,11 +13,11 @@ from diptych.mining.pages.texts import unescaped
 Meta = dict[str, str | None]
 
 SHARED = ("og:image", "og:image:url", "og:image:secure_url", "twitter:image", "twitter:image:src")
-LONGEST_JSON = 500_000  # limit of characters of a JSON-LD script
-MOST_NODES = 2_000  # limit of nodes of JSON-LD, and of their depth
+LONGEST_JSON = 500_000  # a JSON-LD script of more characters is ignored
+MOST_NODES = 2_000  # at most this many nodes of a JSON-LD script are read
 MANY = 3  # `itemprop` is ignored if at least this number of images have it
-MOST_EMPTY = 8  # limit of tags without text between an image and its <noscript>
-CLIMB = 2  # number of ancestors of an image next to which a copy is searched
+MOST_EMPTY = 8  # at most this many tags without text may be between an image and its <noscript>
+CLIMB = 2  # a copy is searched next to an image, and next to this many of its ancestors
 _BACKGROUND = re.compile(r"url\(\s*[\"']?([^\"')]{1,2000})", re.I)
 _CSS_ESCAPE = re.compile(r"\\(?:([0-9a-f]{1,6})\s?|([^\n]))", re.I)
 FOLDS = frozenset({"noscript", "template"})  # tags that may hold a copy of the image before them
@@ -152,7 +152,7 @@ def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> l
     twins = [_twin(nodes, names, places, number) for number in range(len(nodes))]
     for number in range(len(nodes)):
         root = number
-        while (twin := twins[root]) is not None:  # the preview of an image in a <noscript>
+        while (twin := twins[root]) is not None:  # from a preview to the tag of the image, such as one in a <noscript>
             root = twin
         if name := names[root]:
             groups.setdefault(name, []).append(number)
@@ -167,7 +167,7 @@ def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> l
         elif "shared" in one.values:
             by_tag.append(one)
         pictures.append(PagePicture(copies, best, places[best], one, texts))
-    for one in by_tag if len(by_tag) >= MANY else ():  # then `itemprop` does not mark one main image
+    for one in by_tag if len(by_tag) >= MANY else ():  # `itemprop` on many images does not mark the main one
         del one.values["shared"]
     mark_lists([one.seen for one in pictures])
     return pictures
@@ -183,7 +183,7 @@ def _twin(nodes: Sequence[Any], names: Sequence[str], places: Sequence[str], num
         after += 1  # skip tags without a URL
     fold = _fold(nodes[after]) if after < len(nodes) and names[after] and not _fold(node) else ""
     preview = names[number] and addresses.is_preview(places[number]) and not _fold(node)
-    # A <noscript> has the image before it. A <template> may have others, such as those of a slider.
+    # A <noscript> holds a copy of the image before it. A <template> may hold other images, such as those of a slider.
     copied = fold == "noscript" or (fold and (preview or not names[number]))
     if copied and _follows(node, nodes[after]):
         return after

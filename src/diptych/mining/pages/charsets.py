@@ -9,7 +9,7 @@ import re
 from contextlib import suppress
 from functools import lru_cache
 
-HEAD = 4_096  # number of first bytes in which the name of the encoding is searched
+HEAD = 4_096  # the name of the encoding is searched in this many first bytes of a page
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.S)
 _META = re.compile(rb"""<meta[\s/](?:[^>"']++|"[^"]*+"|'[^']*+')*+>""", re.I)
@@ -28,7 +28,7 @@ _CODECS = re.compile(
     r"utf-(?:8|16-[lb]e)|cp(?:125\d|866|874|932|949)|koi8-[ru]|mac-(?:roman|cyrillic)|gb18030|big5hkscs|euc_jp|iso2022_jp"
     r"|iso8859-\d+"
 )
-# Label of the web that Python does not know -> codec.
+# Label that the web's rules know, but Python does not -> Python's codec.
 _LABELS = {
     label: codec
     for codec, labels in {
@@ -100,5 +100,5 @@ def _named(head: bytes) -> str:
             labels += [b"".join(one) for one in _CONTENT.findall(attributes.get(b"content", b""))[:1]]
     for label in labels:
         if name := codec_of(label.decode("ascii", "replace")):
-            return "utf-8" if name.startswith("utf-16") else name  # the name itself could be read as ASCII
+            return "utf-8" if name.startswith("utf-16") else name  # not UTF-16: the label was found as ASCII
     return ""

@@ -21,7 +21,7 @@ WEIGHTS = {
     "figure": 1.5,
     "figcaption": 0.5,
     "shared": 3.0,  # also in og:image, twitter:image or schema.org's image
-    "aside": -3.0,  # in <header>, <nav>, <footer> or <aside>, or in a tag with such a class
+    "aside": -3.0,  # in <header>, <nav>, <footer> or <aside>, or in a tag with a class of this meaning
     "link": -1.0,  # inside an <a> that does not link to an image
     "zoom": 0.5,  # inside an <a> that links to an image
     "hero": 1.5,  # class or id such as hero, featured, main-image
@@ -31,12 +31,12 @@ WEIGHTS = {
     "order": -0.25,  # per image before it on the page, up to eight
 }
 NEAR = 3  # number of ancestors whose classes are read, for `hero` and `alike`
-LEVELS = 14  # number of ancestors that are read, as tags may be nested 10,000 deep
-LETTERS = 1_000  # limit of characters of a tag's classes, and of its id
+LEVELS = 14  # at most this many ancestors of a tag are read, because tags may be nested deeply
+LETTERS = 1_000  # at most this many characters of a tag's classes, and of its id, are read
 
 _ASIDE_TAGS = frozenset({"header", "nav", "footer", "aside"})
 _DENIED = ("has-", "no-", "with-", "without-", "is-", "hide-", "not-")
-_PARTS = re.compile(  # whole names of a folder or file in a URL
+_PARTS = re.compile(  # names of folders or files in a URL, each matched as a whole
     r"/(?:(?:(?:logos?|icons?|sprites?|avatars?|gravatar|banners?|pixel|badges?|buttons?|btn|emojis?|smilies|smil(?:ey|ie)s?"
     r"|spacer|blank|arrow|loading|spinner|placeholder|tracking|favicons?|flags?|star|rating|ads?|adverts?|1x1)"
     r"(?:[-_.@]?\d+x?\d*)?|[^/?]*[-_](?:logo|avatar|favicon|sprite|spacer|placeholder|spinner|btn|icon)|"

@@ -8,11 +8,11 @@ from diptych.mining.pages.bodies import too_slow
 from diptych.mining.pages.candidates import FOLDS, source_of
 
 SELECTOR = ", ".join(sorted(FOLDS))
-LEVELS = 3  # a <template> may contain a <noscript>, which may be escaped
-_OF_PAGE = "base, meta, link, title, script"  # these have no effect in a <template>
+LEVELS = 3  # tags inside each other that are read: a <template> may contain a <noscript>, which may be escaped
+_OF_PAGE = "base, meta, link, title, script"  # tags that have no effect in a <template>
 _IMAGE = re.compile("(?:<|&lt;)img", re.I)
-MOST = 200  # limit of the tags of FOLDS that are read per page
-LETTERS = 100_000  # characters that are read of each
+MOST = 200  # images are taken from at most this many <noscript> and <template> tags of a page
+LETTERS = 100_000  # at most this many characters of a <noscript> or <template> are read
 
 
 def unfold(nodes: Iterable[Any], levels: int = LEVELS) -> bool:
@@ -27,13 +27,13 @@ def unfold(nodes: Iterable[Any], levels: int = LEVELS) -> bool:
 
 
 def _markup(node: Any) -> str:
-    """Return the markup in a tag, if it has an image that the parsed page does not have as a tag; else ""."""
+    """Return the content of a tag as markup, if it has an image that the parser did not list; else ""."""
     if node.tag == "template":
         markup = (node.html or "") if node.first_child is None else ""
         markup = "<div" + markup.removeprefix("<template") if markup else ""
     else:
         markup = node.text(deep=True) if node.first_child is not None and node.css_first("img") is None else ""
-        if "&lt;" in markup:  # escaped twice
+        if "&lt;" in markup:  # the markup was escaped twice
             markup = markup.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")
     markup = markup[:LETTERS]
     return markup if _IMAGE.search(markup) and not too_slow(markup) else ""

@@ -20,14 +20,14 @@ from diptych.runtime.files import parse_json, sha256_of, text_of
 
 InputKind = Literal["warc", "html", "visit", "pairs", "tar", "pictures"]
 WANTED = (
-    "WARC files, a folder of .html (with --base or an addresses.tsv), a list of page addresses, picture addresses with "
-    "text (.tsv, .parquet, .jsonl), img2dataset's .tar, or a .jsonl of pictures with captions"
+    "WARC files, a folder of .html (with --base or an addresses.tsv), a list of page URLs, image URLs with texts "
+    "(.tsv, .parquet, .jsonl), img2dataset's .tar, or a .jsonl of images with captions"
 )
 IN_A_SHARD = 1_000
 ADDRESS = re.compile(r"^https?://", re.I)
 ADDRESS_KEYS = ("url", "address", "image_url", "URL")
 TEXT_KEYS = ("caption", "text", "alt", "TEXT", "captions")
-COLUMNS = {  # what a column holds -> its usual names, in lower case; names of the first group go first
+COLUMNS = {  # what a column holds -> its usual names, in lower case; names of the first group are preferred
     "url": (("url", "address", "image_url"), ("imageurl", "image_link", "link")),
     "caption": (("caption", "text", "alt"), CAPTIONS),
     "split": ((conceptual.SPLIT,),),
@@ -77,7 +77,7 @@ def recognise(given: Sequence[Path], base: str | None) -> list[MiningInput]:
 
 def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
     if not path.exists():
-        raise RecipeError(f"nothing at {path}; expected {WANTED}")
+        raise RecipeError(f"{path} does not exist; expected {WANTED}")
     if path.is_file():
         yield MiningInput(_kind(path), path, sha256_of(path))
         return
@@ -246,7 +246,7 @@ def _roles(names: Sequence[str]) -> dict[str, int]:
 
 
 def _header(line: str) -> dict[str, int] | None:
-    """Return the columns that a header names; None for another line.
+    """Return the columns that a header names; None if the line is not a header.
 
     If a header names the URL and only one other column, this is the caption.
     """

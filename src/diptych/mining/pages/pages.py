@@ -16,15 +16,15 @@ from diptych.runtime.extras import requires_extra
 
 NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
 AGENTS = ("diptych", "diptych-mine")
-_OPT_OUTS = frozenset({"robots", "tdm-reservation", *AGENTS})  # names of <meta>s that are always read
-# Directives of X-Robots-Tag that have a value after a colon, as names of robots do.
+_OPT_OUTS = frozenset({"robots", "tdm-reservation", *AGENTS})  # names of <meta> tags that are always read
+# Directives of X-Robots-Tag that have a value after a colon. Before any other colon is the name of a robot.
 VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
-MOST_METAS = 500  # limit per page; further ones are ignored
-MOST_PICTURES = 1_000  # limit per page; further ones are only counted
-ENOUGH = 200  # characters of text from which the language is recognised first
-MORE = 1_000  # characters that are read if the first ENOUGH do not seem English
+MOST_METAS = 500  # at most this many <meta> tags of a page are read
+MOST_PICTURES = 1_000  # at most this many images of a page get a row; further images are only counted
+ENOUGH = 200  # the language of a page is first recognised from this many characters
+MORE = 1_000  # it is recognised again from this many characters if the first ENOUGH do not seem English
 DECLARED = 0.1  # least probability of English on a page that declares English
-LITTLE = 20  # to a text with fewer characters, title and alt texts are added
+LITTLE = 20  # the title and alt texts are added to a text of fewer characters
 OVERRULED = 0.98  # least probability of English on a page that declares another language
 TOGETHER = 100  # number of pages whose languages are recognised together
 _PARTS = f"meta, img, amp-img, base[href], {hidden.SELECTOR}, {candidates.BACKGROUNDS}, {licences.TELLING}"

@@ -21,7 +21,7 @@ from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.files import bytes_of
 
-MOST_WAITING = 16 * 2**20  # limit of the bytes of pages in memory
+MOST_WAITING = 16 * 2**20  # when the waiting pages have more bytes, their languages are recognised
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class PagesStage:
         return names
 
     def _plans(self, source: inputs.MiningInput) -> list[dict[str, Any]]:
-        if source.kind == "warc":  # a WARC is divided into parts once
+        if source.kind == "warc":  # a WARC file is divided once, and its parts are stored
             path = self.job.layout.plan(digest("parts", source.digest))
             if not path.exists():
                 write_json(path, {"parts": warc.parts(source.path)})
@@ -203,5 +203,5 @@ def body_of(layout: RunLayout, index: str, row: Row) -> bytes:
                 return file.read(row["length"])
     except OSError as error:
         raise damaged(path, error.strerror, layout.work()) from error
-    why = f"it is cut short or damaged: it has no {row['length']} bytes from {row['offset']} on"
+    why = f"it is cut short or damaged: expected {row['length']} bytes from byte {row['offset']} on"
     raise damaged(path, why, layout.work())

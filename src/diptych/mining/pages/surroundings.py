@@ -12,11 +12,11 @@ from diptych.mining.pages.dominant import called_by, classes
 from diptych.mining.pages.texts import sentences
 
 CAPTION_CLIMB = 3  # number of ancestors that are searched for a caption
-CAPTION_IMAGES = 2  # limit of images in such an ancestor: the image and its placeholder
+CAPTION_IMAGES = 2  # an ancestor with more images is not searched; two may be an image and its placeholder
 CLIMB = 5  # number of ancestors whose siblings are read
-FAR = 12  # limit of siblings that are read on each side; a row of inline tags is read to its end
-LETTERS = 600  # number of characters that are read of a block, nearest to the image
-MOST_NODES = 2_000  # limit of tags and texts that are read of a block, nearest to the image
+FAR = 12  # at most this many siblings are read on each side, but a row of inline tags is read to its end
+LETTERS = 600  # at most this many characters of a block are read, those nearest to the image
+MOST_NODES = 2_000  # at most this many tags and texts of a block are read, those nearest to the image
 _ENDS = frozenset({"body", "html", "main", "article", "section", "td", "th", "li", "header", "footer", "nav", "aside"})
 _SILENT = re.compile(r"h[1-6]|script|style|noscript|figcaption|nav|aside|header|footer|template|form")
 _NOT_SHOWN = frozenset({"script", "style", "noscript", "template"})
@@ -27,7 +27,7 @@ _BLOCKS = re.compile(
     "|summary|table|tbody|td|tfoot|th|thead|tr|ul"
 )
 _SUPERSCRIPTS = str.maketrans("0123456789+-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
-_RAISED = re.compile(r"[0-9+−-]+")  # 10<sup>2</sup> is not 102
+_RAISED = re.compile(r"[0-9+−-]+")  # digits in a <sup>: 10<sup>2</sup> must not become 102
 _IMAGES = ":is(img, amp-img):not(noscript *, template *)"
 
 
@@ -127,7 +127,7 @@ def _text_next_to(node: Any, side: str) -> str:
         node = getattr(node, side)
         tag = "hr" if node is None else node.tag or ""
         block = _BLOCKS.fullmatch(tag)
-        if block or tag in ("img", "picture"):  # ends the row
+        if block or tag in ("img", "picture"):  # a block or an image ends the row of inline tags
             if text := _prose(row, side):
                 return text
             row = []

@@ -18,10 +18,10 @@ from diptych.vision.archives import text_keys
 from diptych.vision.image_files import is_named_image
 
 HERE = "file:"  # prefix of the URLs of images on this disk or in a tar
-MOST_MEMBERS = 300_000  # limit of files per tar; img2dataset writes 30,000
+MOST_MEMBERS = 300_000  # at most this many files of a tar are read; img2dataset writes 30,000
 GZIP, BZIP = b"\x1f\x8b", b"BZh"  # first bytes of compressed tars
 NO_HEADER = {"InvalidHeaderError", "TruncatedHeaderError"}  # names of error classes that tarfile does not export
-NAMED = 3  # number of damaged places that are reported per tar
+NAMED = 3  # at most this many damaged places of a tar are reported with their positions
 DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error)
 
 
@@ -89,12 +89,12 @@ def _members(path: Path, skipped: list[int]) -> Iterator[tuple[str, IO[bytes]]]:
 
     with path.open("rb") as file:
         head = file.read(3)
-    # xz is not accepted, because a header of 14 bytes could make it allocate 4 GiB.
+    # xz is not accepted, because a header of 14 bytes could make the decoder allocate 4 GiB.
     mode: Literal["r:gz", "r:bz2", "r:"] = "r:gz" if head[:2] == GZIP else "r:bz2" if head == BZIP else "r:"
     with tarfile.open(path, mode, ignore_zeros=mode == "r:", tarinfo=Noting) as tar:
         tar.ignore_zeros = True
         while (member := tar.next()) is not None:
-            tar.members.clear()  # type: ignore[attr-defined]  # else all stay in memory
+            tar.members.clear()  # type: ignore[attr-defined]  # otherwise tarfile keeps all members in memory
             content = tar.extractfile(member) if member.isfile() and member.size <= warc.MOST_BODY else None
             if content is not None:
                 yield member.name, content

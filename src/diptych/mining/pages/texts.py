@@ -19,7 +19,7 @@ from diptych.runtime.errors import RecipeError
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import text_of
 
-KINDS = ("figcaption", "alt", "title", "caption", "near")  # best kind first, for pairs with equal scores
+KINDS = ("figcaption", "alt", "title", "caption", "near")  # best kind first, to order pairs with equal scores
 LONGEST = 2_000  # at most this many characters of a text are read
 
 _TAGS = re.compile(r"<[a-z/!][^<>]{0,500}>", re.I)
@@ -27,7 +27,7 @@ _INLINE = re.compile(  # tags inside a word
     r"(?<=\w)(?:</?(?:a|abbr|b|big|em|font|i|mark|q|s|small|span|strong|sub|u)(?:\s[^<>]{0,500})?>)+(?=[\w'’])", re.I
 )
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[\da-f]{1,6}|[a-z]\w{1,31});", re.I)
-_NUMBERS = ("<fraction>", "<super>", "<sub>", "<circle>")  # NFKC would join such a digit to the number before it
+_NUMBERS = ("<fraction>", "<super>", "<sub>", "<circle>")  # digits that NFKC would join to a number before them
 _ADDRESSES = re.compile(r"(?:https?://|www\.)\S+", re.I)
 _MAIL = re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}\.\w+")
 _TELEPHONE = re.compile(  # telephone numbers, but not dates, coordinates or ISBNs
@@ -47,7 +47,7 @@ _NUMBERED = re.compile(
     r"|^(?=\S*\d)[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)+$|^[^\W_]+(?:_[^\W_]+)+$",
     re.I,
 )
-# Lists of names and dates. Possessive quantifiers make this linear in the length of a list.
+# Lists of names and dates. Possessive quantifiers make the time linear in the length of a list.
 _NAMES = r"(?:[\s/|,&–—-]++|(?-i:[A-Z©])[\w.'’()]*+|\d[\d:.]*+(?:[ap]m)?|(?:of|the|for|and|by|via|at|on)\b)*+"
 _AGENCY = r"getty|reuters|afp|associated press|ap(?= photo|/)|shutterstock|istock|alamy|epa|corbis|flickr|wikimedia"
 _BOILERPLATE = re.compile(
@@ -77,7 +77,7 @@ _SPAM = tuple(
         r"#\w+ #\w+ #\w+",
     )
 )  # fmt: skip
-# Every text with a mark of spam contains one of these. Searching for these first takes a tenth of the time.
+# Every text with a mark of spam contains one of these, or capitals. Searching for these first is ten times as fast.
 _SPAM_HINTS = (
     "click", "buy ", "order ", "shop ", "call ", "act ", "free ", " price", "% off", "discount", "sale", "$", "€", "£",
     "!!", "subscribe", "sign up", "newsletter", "limited", "coupon", "promo code", "casino", "viagra", "payday",
@@ -134,11 +134,11 @@ def english() -> Callable[[str], tuple[str, float, float]]:
     with requires_extra("diptych mine", "mine"):
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    identifier.nb_ptc = identifier.nb_ptc.astype(np.float32)  # twice the memory (57 MB), half the time
+    identifier.nb_ptc = identifier.nb_ptc.astype(np.float32)  # float32 takes twice the memory (57 MB) and half the time
 
     def judge(text: str) -> tuple[str, float, float]:
         name, sure = identifier.classify(text)
-        if name == "en":  # for most texts; saves half the time
+        if name == "en":  # most texts are English, so returning here saves half the time
             return name, float(sure), float(sure)
         ranked = identifier.rank(text)
         return ranked[0][0], float(ranked[0][1]), float(dict(ranked)["en"])
@@ -204,7 +204,7 @@ def words_of(text: str) -> list[str]:
 
 def judged(kind: str, raw: str, rules: TextRules, vocabularies: Vocabularies) -> Text | None:
     """Clean a text, and note all rules that it breaks, except `text_language`. Return None if nothing is left."""
-    text = clean(raw, escaped=kind == "caption")  # the parser of HTML has decoded all other kinds
+    text = clean(raw, escaped=kind == "caption")  # the HTML parser has already decoded the entities of all other kinds
     if not text:
         return None
     words = words_of(text)

@@ -18,13 +18,13 @@ from diptych.mining.pages.bodies import kind_of, unpacked
 from diptych.mining.pages.charsets import content_type
 from diptych.runtime.extras import requires_extra
 
-MOST_BODY = 10_000_000  # limit of bytes of a decoded body; longer ones are counted as too large
-PART = 64 * 2**20  # bytes of a part of a file, which one worker reads
-MOST_MEMBER = 64 * 2**20  # limit of decompressed bytes of a gzip member
+MOST_BODY = 10_000_000  # a decoded body of more bytes is counted as too large
+PART = 64 * 2**20  # a file is divided into parts of about this many bytes, and one worker reads a part
+MOST_MEMBER = 64 * 2**20  # at most this many bytes of a gzip member are decompressed
 _LENGTH = re.compile(rb"(?:\A|\r\n)content-length:[ \t]*(\d{1,18})[ \t]*(?:\r\n|\Z)", re.I)
 _BLANK, _LINE = re.compile(rb"\r?\n\r?\n"), re.compile(r"\r?\n")
 _STATUS = re.compile(r"(?:HTTP/[\d.]+|ICY) +(\d{3})")
-HEAD = 2**16  # limit of bytes of an answer's headers
+HEAD = 2**16  # the headers of an HTTP response are read from at most this many bytes
 PAGES = ("text/html", "application/xhtml+xml")
 UNTYPED = ("", "application/octet-stream", "binary/octet-stream", "application/unknown", "application/x-download")
 GZIP, RECORD = b"\x1f\x8b\x08", b"WARC/1."
@@ -122,7 +122,7 @@ def _records(path: Path, start: int, bodies: Container[RecordKind]) -> Iterator[
         try:
             for record in ArchiveIterator(stream, parse_http=False, auto_decode="none", fsspec_args=False):
                 yield record.stream_pos, _parsed(record, bodies)
-        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a damaged body
+        except (OSError, ValueError, RuntimeError) as error:  # fastwarc raises RuntimeError for a damaged body
             yield -1, str(error)
 
 
@@ -181,7 +181,7 @@ def _extent(content: mmap.mmap, position: int) -> tuple[bool, int]:
     """
     start = content[position : position + 7]
     if not start.startswith(GZIP) and start != RECORD:
-        return True, len(content)  # inside a gzip member of many records
+        return True, len(content)  # the position is inside a gzip member of many records
     if start == RECORD:
         whole, length = _measured(content, position, len(content))
         return whole, position + (length if whole else 1)
@@ -205,13 +205,13 @@ def _extent(content: mmap.mmap, position: int) -> tuple[bool, int]:
 def _measured(text: Any, position: int, limit: int) -> tuple[bool, int]:
     """Return True if the record's header states its length correctly, and the length of the whole record."""
     start = position
-    while text[position : position + 2] == b"\r\n" and position < limit:  # the end of the previous record
+    while text[position : position + 2] == b"\r\n" and position < limit:  # empty lines that end the previous record
         position += 2
     header_end = text.find(b"\r\n\r\n", position, min(limit, position + 2**20))
     if header_end < 0:
         return False, 0
     stated = _LENGTH.search(text[position:header_end])
-    if stated is None:  # missing or negative
+    if stated is None:  # the header states no length, or a negative one
         return False, 0
     end = header_end + 4 + int(stated[1])
     return end <= limit and not text[end : end + 4].strip(), end - start
