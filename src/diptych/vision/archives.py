@@ -18,9 +18,9 @@ from diptych.runtime.files import bytes_of
 
 TAR, ZIP = ".tar", ".zip"
 BESIDE = "+"
-MOST_BYTES = 256 * 2**20  # size limit of one image in an archive
-UNCLEAR = -1  # offset that marks a zip's member which occurs twice with different contents
-KEPT = 32  # number of archives whose lists of members are cached
+MOST_BYTES = 256 * 2**20  # an image in an archive may have at most this many bytes
+UNCLEAR = -1  # offset given to a member of a zip that occurs twice with different contents
+KEPT = 32  # the lists of members of this many archives are cached
 
 
 def beside(path: Path) -> tuple[Path, Path] | None:

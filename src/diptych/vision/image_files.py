@@ -37,7 +37,7 @@ TILE_WIDTH, TILE_LENGTH, SAMPLE_BITS, SAMPLE_FORMAT, WHITE = 322, 323, 258, 339,
 # Pillow's name of a PNG's pixel format -> (factor, number of dropped bits) that convert its values to 8 bits
 KEYS = {"L;2": (85, 0), "L;4": (17, 0), "RGB;16B": (1, 8)}
 PNG = b"\x89PNG\r\n\x1a\n"  # first bytes of a PNG
-START_OF_SCAN = b"\xff\xda"  # a marker in JPEG files
+START_OF_SCAN = b"\xff\xda"  # marker of a scan in a JPEG file
 
 
 class UnknownFormat(DataError):
@@ -123,11 +123,11 @@ def as_jpeg(pixels: Pixels, side: int, quality: int = 75) -> bytes:
 
 
 def _upright(image: Image.Image) -> tuple[int, int]:
-    # Reading EXIF decodes the whole PNG, because EXIF may follow the pixels.
+    # The EXIF of larger images is not read: this decodes a whole PNG, because its EXIF may follow the pixels.
     if image.width * image.height > MOST_PIXELS:
         return image.size
     turned = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)
-    # Pillow applies a TIFF's own tag when it opens it.
+    # Pillow itself applies the orientation tag of a TIFF when it opens the file.
     applied = getattr(image, "tag_v2", {}).get(ORIENTATION, 1) in (5, 6, 7, 8)
     return (image.height, image.width) if turned and not applied else image.size
 

@@ -32,11 +32,11 @@ import numpy.typing as npt
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.memory import keep_some_freed_memory
 
-SECONDS = 5.0  # CPU time per request, in seconds
-PATIENCE = 10  # limit of elapsed time as a multiple of CPU time, because the machine may be busy
+SECONDS = 5.0  # a request may take this much CPU time, in seconds
+PATIENCE = 10  # a request may take this many times as much elapsed time, because the machine may be busy
 MEMORY = 3 * 2**30  # limit of address space per process, in bytes
-IDLE = 0.5  # seconds
-PIPE = 2**20  # bytes
+IDLE = 0.5  # seconds without a request after which `rest` is called
+PIPE = 2**20  # size of the pipes to a process, in bytes
 SHARED = 2**24  # arrays of up to 16 MiB are passed in shared memory, which saves a copy
 ALIGNED = 64  # in shared memory, each part begins at a multiple of 64 bytes
 LONGEST = 2**16  # maximum length of a line of JSON in a reply, in bytes
@@ -129,7 +129,7 @@ class LimitedProcesses:
 
 
 def _file_in_memory() -> int:
-    with suppress(AttributeError):  # only on Linux
+    with suppress(AttributeError):  # memfd_create exists only on Linux
         return os.memfd_create("diptych")
     file, name = tempfile.mkstemp()
     os.unlink(name)
@@ -220,7 +220,7 @@ def answer(make: Callable[[Values, IO[bytes], Room], Reply], rest: Callable[[], 
         make: returns the values and the array of a reply. It may read the bytes that follow the request.
         rest: called after half a second without a request.
     """
-    import resource  # only on POSIX systems
+    import resource  # imported here, because it exists only on POSIX systems
 
     seconds, (memory, nice, file) = float(sys.argv[1]), map(int, sys.argv[2:])
     room = Room(file)

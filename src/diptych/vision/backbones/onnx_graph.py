@@ -22,8 +22,8 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import bytes_of
 
 Array = npt.NDArray[Any]
-Axis = int | None  # length of an axis; None: any
-# Size limit of an ONNX file. Larger networks store weights in further files, which Diptych does not support.
+Axis = int | None  # length of an axis; None: any length
+# Size limit of an ONNX file in bytes. Larger networks have weights in further files, which Diptych does not support.
 MOST_BYTES = 2 * 2**30
 KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8,
          "tensor(int64)": np.int64, "tensor(int32)": np.int32}  # fmt: skip

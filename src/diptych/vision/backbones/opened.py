@@ -32,7 +32,7 @@ class OpenedNetwork:
     """
 
     trunk: nn.Module  # pixels (B, 3, side, side) -> feature map (B, F, h, w)
-    side: int = SIDE  # pixels
+    side: int = SIDE  # side of the input in pixels
     mean: Three = MEAN
     deviation: Three = DEVIATION
     config: Mapping[str, Any] = field(default_factory=dict)  # further values that `built` needs

@@ -71,7 +71,7 @@ def _renamed(tensors: dict[str, Tensor], timm: Any, name: str) -> dict[str, Tens
         return tensors
     wanted = timm.create_model(name).state_dict()
     if [one.shape for one in tensors.values()] != [one.shape for one in wanted.values()]:
-        return tensors  # another network: loading the weights will raise the error
+        return tensors  # weights of another network; loading them will raise an error
     return dict(zip(wanted, tensors.values(), strict=True))
 
 

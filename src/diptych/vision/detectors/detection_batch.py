@@ -23,7 +23,7 @@ class DetectionBatch:
 
     keys: list[str]
     squares: UInt8[Tensor, "B 3 side side"]
-    boxes: Float[Tensor, "B N 4"]  # corners x1 y1 x2 y2, fractions of the square
+    boxes: Float[Tensor, "B N 4"]  # corners x1 y1 x2 y2 as fractions of the square's side
     kinds: Int[Tensor, "B N"]
     attributes: dict[str, Int[Tensor, "B N"]]
     scene: dict[str, Int[Tensor, "B"]]

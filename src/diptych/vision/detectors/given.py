@@ -41,8 +41,8 @@ KIND = GIVEN
 NAMES = "classes.txt"
 WHOLE_BOXES = "all, each box the whole picture"  # value of the contract's `selection` for features without boxes
 MOST_REGIONS = 10_000
-LARGEST = 65504.0  # largest float16 number, because stores keep float16
-LONGEST = 1_000_000  # pixels
+LARGEST = 65504.0  # the largest float16 number, because stores hold features in float16
+LONGEST = 1_000_000  # a width, height or coordinate is at most this many pixels
 ROUNDED = 1e-3  # maximum amount by which a probability may exceed 1, because of rounding to float16
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
@@ -92,7 +92,7 @@ class GivenRegions:
                 files.notes.append(f"there is no {place}, so the {kinds} classes are named class 0, class 1, ...; "
                                    "write their names to this file, one per line")  # fmt: skip
             return given
-        reason = reason or f"no name matches an image; the first are {', '.join(list(files.exact)[:3]) or 'none'}"
+        reason = reason or f"no name matches an image; the first names are {', '.join(list(files.exact)[:3]) or 'none'}"
         raise DataError(f"found no readable features of the images in {folder}: {reason}")
 
     @classmethod

@@ -22,7 +22,7 @@ from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import DETECTOR, write_detector
 
 KIND, ONNX = "grid", "onnx:"
-CELLS = 7  # per side; fewer if the feature map is smaller
+CELLS = 7  # cells per side of the grid; fewer if the feature map is smaller
 
 
 class Grid(NetworkDetector[Backbone]):

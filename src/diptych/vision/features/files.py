@@ -52,7 +52,7 @@ class FeatureFiles:
     exact: dict[str, Place] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # messages about duplicates and about files that are not read
     _places: dict[str, list[Place]] = field(default_factory=dict)  # name -> all places with this name, in order
-    # Lines that were cut short, so that the next line's name follows without a line break: (file, end of the line).
+    # Lines that were cut short and run into the next line: (file, end of the joined line, with the next line's name).
     _joined: list[tuple[Path, str]] = field(default_factory=list)
     _loose: list[dict[str, Place | None]] = field(default_factory=lambda: [{}, {}, {}])
 
@@ -110,7 +110,7 @@ class FeatureFiles:
                     if place is None:
                         raise DataError(
                             f"several features in {self.path} match {record.key!r}; name the "
-                            "features like the images, with their folders"
+                            "features like the images, with the images' folders"
                         )
                     return place
         for path, joined in self._joined:

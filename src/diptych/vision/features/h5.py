@@ -80,7 +80,7 @@ class OpenFiles:
 
         The later call raises the request's errors.
         """
-        if len(self._ahead) > 1:  # earlier requests whose results were not used
+        if len(self._ahead) > 1:  # requests whose results the caller did not use
             self._ahead.clear()
         if paths:
             self._ahead[name, *paths] = _thread().submit(self._ask, "each", paths, name, where)

@@ -21,15 +21,15 @@ from diptych.runtime.extras import requires_extra
 Array = npt.NDArray[Any]
 V = TypeVar("V")
 T = TypeVar("T")
-NAMED = 3  # number of damaged entries that a message lists
-LOOKED_AT = 20  # number of entries, from the beginning, by which the format is recognised
-MOST_BYTES = 256 * 2**20  # size limit of one array
+NAMED = 3  # a message lists at most this many damaged entries
+LOOKED_AT = 20  # the format is recognised by this many first entries
+MOST_BYTES = 256 * 2**20  # an array may have at most this many bytes
 # Version of an npy file -> number of bytes that hold the header's length, and the function that reads the header.
 HEADERS: Mapping[tuple[int, int], tuple[int, Callable[[io.BytesIO], Any]]] = {
     (1, 0): (2, np.lib.format.read_array_header_1_0),
     (2, 0): (4, np.lib.format.read_array_header_2_0),
 }
-LONGEST_HEADER = 10_000  # in bytes, as in numpy
+LONGEST_HEADER = 10_000  # an npy header of more bytes is refused, as in numpy
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def read_as_data(where: str) -> Iterator[None]:
         ) from error
 
 
-def refuse(where: str, actual: str, wanted: str, remedy: str = "write the file anew") -> NoReturn:
+def refuse(where: str, actual: str, wanted: str, remedy: str = "write the file again") -> NoReturn:
     """Raise a DataError that states the location, what was found, what was expected, and the remedy."""
     raise DataError(f"{where}: found {actual}, expected {wanted}; {remedy}")
 
@@ -190,7 +190,7 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
         data += length
     except DataError:
         raise
-    except Exception as error:  # numpy parses the header as Python code, which raises many types
+    except Exception as error:  # numpy parses the header as Python code, which raises many types of errors
         refuse(where, f"no readable npy in `{name}` ({error})", "an array")
     if kind.hasobject and objects:
         return unpickle.loads(content[data:], where)

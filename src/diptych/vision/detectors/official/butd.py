@@ -61,9 +61,9 @@ class ButdShape:
     """Sizes of a bottom-up attention network."""
 
     trunk: ResNetShape
-    rpn: int  # channels
+    rpn: int  # channels of the hidden layer of the region proposal network
     anchors: int  # anchors per cell of the map
-    objectness: int  # channels: one per anchor, or two (background and object)
+    objectness: int  # objectness logits: one per anchor, or two (background and object)
     classes: int  # number of classes, with the background
     attributes: int  # number of attributes, with `none`; 0: the weights have no attribute layer
     embedding: int  # width of a class embedding, an input of the attribute layer
@@ -189,7 +189,7 @@ class ButdPipeline:
         boxes = convention.clip(convention.decode(anchors, moves), *prepared.size)
         scores = self.scores(logits).flatten()
         allowed = convention.wide_enough(boxes, limits.least_side * prepared.scale[0])
-        if self.settings.dialect == "caffe":  # Caffe drops small boxes before the top-k; the port drops them after it
+        if self.settings.dialect == "caffe":  # Caffe drops small boxes before the top-k, the port `hf` after it
             boxes, scores = boxes[allowed], scores[allowed]
         best = scores.argsort(descending=True, stable=True)[: limits.before_nms]
         if self.settings.dialect == "hf":

@@ -10,7 +10,7 @@ from diptych.runtime.errors import CheckpointError
 KEY = re.compile(r"^(\s*)([A-Za-z_]\w*):(?:\s+(.*))?$")
 TAG = re.compile(r"!!?\S+|&\w+")
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
-LONGEST, MOST_SECTIONS = 2**16, 200  # limits of characters and braces, which determine time and recursion depth
+LONGEST, MOST_SECTIONS = 2**16, 200  # a `cfg` with more characters or opening braces is refused
 NOT_SECTIONS = {"dictitems"}  # this key contains an AttrDict's values, and is not a section itself
 
 

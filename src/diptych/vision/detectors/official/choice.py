@@ -9,7 +9,7 @@ from torch import Tensor
 
 from diptych.vision.detectors.official.boxes import DETECTRON2, BoxConvention
 
-LOWEST = 1e-6  # if the floor falls below this probability, it is set to 0, so all boxes are searched
+LOWEST = 1e-6  # after `floor`, the least probability, has fallen to this value or less, it is set to 0
 
 
 @dataclass(frozen=True)

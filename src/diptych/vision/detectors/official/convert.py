@@ -48,7 +48,7 @@ class Converted:
 
     tensors: dict[str, Tensor]
     settings: OfficialSettings
-    renamed: dict[str, str] = field(default_factory=dict)  # key in the file -> our name
+    renamed: dict[str, str] = field(default_factory=dict)  # key in the file -> key in Diptych's network
     left: dict[str, str] = field(default_factory=dict)  # unused key in the file -> the reason
     notes: list[str] = field(default_factory=list)  # lines that report inferred and assumed settings
 
@@ -107,7 +107,7 @@ def _take(tensors: Tensors, name: str, source: str, count: int | None = None) ->
     if name not in tensors:
         raise CheckpointError(f"{source} has no {name}; copy it again, or pass a file of this network")
     if count is not None and tensors[name].shape != (count,):
-        raise CheckpointError(f"{source}: {name} is {tuple(tensors[name].shape)}, not {(count,)}; copy it again")
+        raise CheckpointError(f"{source}: {name} has shape {tuple(tensors[name].shape)}, not {(count,)}; copy it again")
     return tensors[name].float()
 
 

@@ -11,7 +11,7 @@ from torch.nn.functional import interpolate, pad
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.detector import Picture
 
-NARROWEST = 3  # minimum side in pixels; the stem reduces it to one
+NARROWEST = 3  # minimum side of a resized image in pixels, which the stem reduces to one cell
 MEAN = (102.9801, 115.9465, 122.7717)  # ImageNet's mean: blue, green, red
 
 
@@ -63,7 +63,7 @@ def by_size(picture: Picture, shorter: int, longer: int) -> Prepared:
     rows, columns = (int(side + 0.5) for side in sides)
     _check_sides(rows, columns, picture)
     image = interpolate(picture.flip(0)[None].float(), (rows, columns), mode="bilinear", align_corners=False)[0]
-    # float32, because the reference code multiplies boxes by these scales in float32
+    # The reference code holds these scales, by which it multiplies boxes, in float32.
     return Prepared(_less_mean(image, flipped=True), (columns / width, rows / height), (width, height))
 
 

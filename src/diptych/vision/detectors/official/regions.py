@@ -21,13 +21,13 @@ class OfficialSettings:
     Sides are in pixels; overlaps are IoUs.
     """
 
-    shorter: PositiveInt  # shorter side of the resized image
-    longer: PositiveInt  # upper limit of the longer side of the resized image
+    shorter: PositiveInt  # shorter side of the resized image in pixels
+    longer: PositiveInt  # maximum of the longer side of the resized image in pixels
     before_nms: PositiveInt  # maximum number of proposals per feature map before NMS
     after_nms: PositiveInt
     proposal_overlap: Share
     least_side: NonNegativeFloat  # minimum side of a proposal, in pixels of the original image
-    least: NonNegativeInt  # regions
+    least: NonNegativeInt  # minimum number of regions per image
     most: PositiveInt
     confidence: Share  # regions with a lower confidence are chosen only to reach `least` regions
     # IoU thresholds of the chosen regions, tried in turn until at least `least` regions are left.

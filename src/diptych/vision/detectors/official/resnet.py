@@ -28,7 +28,7 @@ class ResNetStage:
     """Sizes of one ResNet stage."""
 
     blocks: int
-    read: int  # channels
+    read: int  # channels of the stage's input
     inner: int
     out: int
     groups: int
@@ -39,7 +39,7 @@ class ResNetStage:
 class ResNetShape:
     """Sizes of a ResNet without its classifier."""
 
-    stem: int  # channels
+    stem: int  # channels of the stem's output
     stages: tuple[ResNetStage, ...]
 
     @classmethod

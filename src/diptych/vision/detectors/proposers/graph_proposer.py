@@ -40,7 +40,7 @@ class GraphProposer(Proposer):
     sums: ClassVar[Mapping[str, str]]
     upstream: ClassVar[str]
     shape_type: ClassVar[type[Any]]
-    network_type: ClassVar[Callable[..., Any]]  # shape -> network
+    network_type: ClassVar[Callable[..., Any]]  # builds the network from its shape
 
     def __init__(self, shape: Any, class_names: Sequence[str], origin: Mapping[str, Any]) -> None:
         """Build the network, with random weights."""

@@ -43,13 +43,13 @@ class OnnxSettings(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    width: Annotated[int, Field(ge=1, le=8192)]  # network's input, in pixels
+    width: Annotated[int, Field(ge=1, le=8192)]  # width of the network's input in pixels
     height: Annotated[int, Field(ge=1, le=8192)]
     fit: Literal["stretch", "letterbox"]  # stretch each side, or keep the aspect ratio and pad
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # subtracted from colours of 0 to 1
     deviation: tuple[float, float, float] = (1.0, 1.0, 1.0)
     outputs: Layout
-    boxes: str  # this and the next three: names of outputs
+    boxes: str  # name of the output with boxes; the next three fields also name outputs
     scores: str | None = None
     labels: str | None = None
     features: str | None = None

