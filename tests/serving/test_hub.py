@@ -222,7 +222,7 @@ def test_the_card_has_the_facts_of_the_folder_and_of_its_publisher(model: Predic
         "| data | Kites \\| of the beach |",
         "| licence of the data | by permission |",
         "| CIDEr | 17.9 | 13.5 to 22.8 | 2.5 | 141.3 |",
-        "60 of 60 pictures, split `test` of `kites.jsonl`, computed in bf16",
+        "60 of 60 images, split `test` of `kites.jsonl`, computed in bf16",
         "It was trained only on drawn scenes",
         "one of 7 answers",
     ):

@@ -19,14 +19,14 @@ from diptych.tasks.answers import OF_VQA
 from diptych.tasks.scores import Score, Scores
 
 NOT_STATED = "not stated by the publisher"
-LONGEST_QUOTE = 500  # maximum number of characters of a text that is quoted from a file
+LONGEST_QUOTE = 500  # at most this many characters of a text in a file are quoted
 
 
 @dataclass(frozen=True)
 class Publisher:
     """Statements of the publisher that cannot be read from the model's files."""
 
-    licence: str | None = None  # of the weights, in the hub's form, such as apache-2.0
+    licence: str | None = None  # licence of the weights, in the hub's form, such as apache-2.0
     data: str | None = None  # description of the training data
     data_licence: str | None = None
     scores: tuple[Path, ...] = ()  # files written by `diptych evaluate --json`
@@ -120,7 +120,7 @@ def _limits(folder: ModelFolder, tasks: Sequence[str]) -> list[str]:
     if folder.recipe is not None and not folder.recipe.data.images:
         limits.append("It is a control model: it was trained without images, and reads blank regions.")
     for spec in (tasks_by_verb()[task] for task in tasks if folder.recipe is not None):
-        with suppress(RecipeError):  # the model has no list of answers
+        with suppress(RecipeError):  # raised if the model has no list of answers
             limit = spec.required_interface.words.limit
             limits += [limit(folder.task(spec.name))] if limit is not None else []
     return [*limits, "It was not checked for bias or harmful output; it is for research."]
@@ -130,7 +130,7 @@ def _scores(folder: ModelFolder, validated: str | None, files: Sequence[Path]) -
     if files:
         return "\n\n".join(_scored(folder, path) for path in files)
     measured = "" if validated is None else _plain(validated.removeprefix("validation: "))
-    return (f"On the records that chose its weights, so optimistic: {measured}. " if measured else "") + (
+    return (f"On the records by which its weights were chosen, so optimistic: {measured}. " if measured else "") + (
         "No scores with intervals and a blind baseline were given (`diptych evaluate --json`)."
     )
 
@@ -155,7 +155,7 @@ def _scored(folder: ModelFolder, path: Path) -> str:
         )
     split, data, precision = (_line(_plain(text)) for text in (of.split, Path(of.data).name, of.precision))
     rows = [
-        f"{find_task(scores.task).title}: {scores.items:,} of {scores.pictures:,} pictures, split `{split}` of "
+        f"{find_task(scores.task).title}: {scores.items:,} of {scores.pictures:,} images, split `{split}` of "
         f"`{data}`, computed in {precision}{f'; {scores.warning}' if scores.few else ''}.",
         "",
         "| score | value | 95% interval | blind | ceiling |",

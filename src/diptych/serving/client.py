@@ -23,9 +23,9 @@ from diptych.tasks.interface import TaskAnswer, TaskInterface, TaskRequest
 from diptych.tasks.retrieval import SearchHits, SearchRequest
 
 TOKEN = "DIPTYCH_TOKEN"
-TRIES = 6  # number of tries while the service's queue is full
-TIMEOUT = 120.0  # seconds until a request fails
-LONGEST_RESPONSE = 16 * 2**20  # bytes
+TRIES = 6  # a request is sent at most this many times while the service's queue is full
+TIMEOUT = 120.0  # a request without a response fails after this many seconds
+LONGEST_RESPONSE = 16 * 2**20  # a response of more bytes is refused
 SECONDS = re.compile(r"[0-9]{1,3}")
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Client:
     def __init__(self, url: str) -> None:
         try:
             parts = urlsplit(url)
-        except ValueError:  # such as an IPv6 address without its brackets
+        except ValueError:  # raised for an IPv6 address without its brackets, for example
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ServingError(f"{url!r} is not the address of a service; expected one such as http://127.0.0.1:8000")

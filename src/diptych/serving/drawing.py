@@ -19,7 +19,7 @@ from diptych.tasks.influence import covering
 from diptych.tasks.interface import GroundedText
 from diptych.vision.detectors.detector import Picture
 
-COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")  # per column
+COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")  # one per column
 HEIGHT, MARGIN, ROW, CELL = 480, 16, 28, 58
 LEAST_WEIGHT = 0.1  # in nats; no number is shown for smaller weights
 NOTE = "nats that a word loses without the region"

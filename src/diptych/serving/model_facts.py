@@ -18,7 +18,7 @@ class ModelFacts(Message):
 
     name: str
     system: str
-    tasks: tuple[str, ...]  # verbs
+    tasks: tuple[str, ...]  # verbs of the model's tasks, such as `caption`
     version: str  # CRC-32 of the weights
     licence: str | None  # licence of the weights, from the folder's model card
     knows: str  # kind of images that the model was trained on

@@ -37,7 +37,7 @@ from diptych.vision.detectors.given import GivenRegions
 
 WORDS = 30  # maximum number of tokens of a query
 PAIRS = 64  # number of pairs of query and image per batch
-ENCODED = 1024  # vectors are stored after each ENCODED images
+ENCODED = 1024  # vectors are stored each time this many images are encoded
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]  # (task, total) -> advance(count)
 
 
@@ -129,8 +129,8 @@ class ScannedFolder:
     contents: dict[Path, str]  # path -> SHA-256 of the image file
     refused: dict[Path, str]
     images: RegionCache
-    vectors: VectorStore | None  # None: no two-tower model
-    encoded: list[str]  # contents that have a vector
+    vectors: VectorStore | None  # None: the model is not a two-tower model
+    encoded: list[str]  # SHA-256 of each image that has a vector
     until: float  # time.monotonic() until which no new scan is needed
 
 
@@ -171,7 +171,7 @@ class RegionCache:
                 self.failed |= extract(records, self.detector, self.folder, progress=advance).failed
             except DataError:
                 self.failed |= _failures(self.folder)
-                if not set(contents) <= self.failed.keys():  # an error other than unreadable images
+                if not set(contents) <= self.failed.keys():  # the error is not about unreadable images
                     raise
                 return CachedRecords(None, {}, model)
         return CachedRecords(shown_to(model.recipe, Store(self.folder)), paths, model)
@@ -311,7 +311,7 @@ def check_search(
         raise ServingError("the query is empty; describe an image, such as 'a red kite over a beach'")
     for folder in [predictor.folder] + ([] if by is None else [by.folder]):
         if not folder.tokens.knows(folder.tokens.encode(query)):
-            raise ServingError(f"{folder.folder} knows none of the words of {query!r}; use words of its training data")
+            raise ServingError(f"{folder.folder} has no word of {query!r} in its vocabulary; use other words")
 
 
 def _cache(pictures: Path, detector: Detector) -> Path:

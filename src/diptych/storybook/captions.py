@@ -116,7 +116,7 @@ def alt_text(rng: Random, facts: Facts) -> str:
         about = Facts(scene(here.seed, here.split, here.index + rng.randint(1, 40)))
     text = caption(rng, about)
     manner = rng.random()
-    if manner < 0.25:  # keywords
+    if manner < 0.25:  # a list of keywords
         numbers = rng.sample(about.order[:3], min(len(about.order), rng.randint(1, 3)))
         words = [f"{figure.colour} {noun(rng, figure.kind)}" for figure in map(about.of, numbers)]
         text = " ".join([*words, about.scene.place] if rng.random() < 0.5 else words)

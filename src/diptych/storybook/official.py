@@ -10,7 +10,7 @@ from diptych.storybook.kinds import KINDS, NAMES
 from diptych.storybook.world import SIDE
 
 Json = dict[str, Any]
-_MOST = 1000  # most annotations of a type per picture: as in VQA v2, an id is picture * 1000 + index
+_MOST = 1000  # a picture has fewer annotations of a type, as ids are picture * 1000 + index (like VQA v2)
 _INFO = {"description": "Storybook, the drawn world of Diptych", "version": "1"}
 
 
@@ -67,7 +67,7 @@ def instances(records: Sequence[Record]) -> Json:
 
 def _instance(record: Record, place: int, thing: Object) -> Json:
     x, y, width, height = _box(thing.box)
-    # The box as the outline, because no exact outline is known.
+    # The outline is the box, because the exact outline is not known.
     outline = [x, y, x + width, y, x + width, y + height, x, y + height]
     return {
         "id": _id(record, place), "image_id": number_of(record), "category_id": NAMES.index(thing.kind) + 1,

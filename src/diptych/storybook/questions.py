@@ -12,7 +12,7 @@ from diptych.storybook.grammar import WORDS, is_person, plural
 from diptych.storybook.kinds import COLOURS, KINDS
 
 ANSWERERS = 10
-YES_NO, NUMBER, OTHER, STATEMENTS = 3, 2, 4, 4  # largest numbers per scene
+YES_NO, NUMBER, OTHER, STATEMENTS = 3, 2, 4, 4  # a scene has at most this many of each type
 _TRIES = 6
 
 

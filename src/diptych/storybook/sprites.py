@@ -29,7 +29,7 @@ def sprite(figure: Figure, zoom: int = 1, night: bool = False) -> Sprite:
     return _sprite(figure.kind, figure.colour, manner, figure.mirrored, SIZES[figure.size] * zoom, night)
 
 
-@lru_cache(maxsize=8192)  # a medium object takes about 10 kB
+@lru_cache(maxsize=8192)  # the sprite of a medium object takes about 10 kB
 def _sprite(kind: str, colour: str, manner: Manner, mirrored: bool, scale: float, night: bool) -> Sprite:
     pixels = _drawn(kind, colour, manner, scale)
     return cut_out(pixels[:, ::-1] if mirrored else pixels, MOONLIGHT if night else None)

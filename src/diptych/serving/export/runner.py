@@ -164,9 +164,9 @@ def check_files(folder: Path) -> None:
 
 def open_picture(path: str | Path) -> Array:
     """Read an image as RGB, uint8 (H, W, 3)."""
-    with open(path, "rb") as content, Image.open(content) as file:  # given a path, Pillow tears turned TIFFs
+    with open(path, "rb") as content, Image.open(content) as file:  # given a path, Pillow damages rotated TIFFs
         image = ImageOps.exif_transpose(file)
-    if image.mode.startswith("I;16"):  # Pillow would clip 16 bits to white
+    if image.mode.startswith("I;16"):  # Pillow would clip 16-bit values above 255 to white
         image = Image.fromarray((np.asarray(image, np.float64) / 257).round().astype(np.uint8))
     if image.has_transparency_data:
         image = image.convert("RGBA")

@@ -102,7 +102,7 @@ def _make_index(vectors: Vectors) -> Any | None:
     count, width = vectors.shape
     clusters = int(4 * count**0.5)
     index: Any = faiss.index_factory(width, f"IVF{clusters},Flat", faiss.METRIC_INNER_PRODUCT)
-    index.cp.max_points_per_centroid = 39  # with fewer, faiss prints a warning
+    index.cp.max_points_per_centroid = 39  # faiss warns if it has fewer vectors per centroid
     index.train(vectors)
     index.add(vectors)
     tried = vectors[:: max(1, count // TRIED)]

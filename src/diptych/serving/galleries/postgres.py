@@ -52,7 +52,7 @@ class PostgresVectors:
         self._kept: list[Any] = []  # the open connection, if any
         self._lock = RLock()
         weakref.finalize(self, _close, self._kept)
-        self._last: tuple[Sequence[str], frozenset[str]] = ((), frozenset())  # contents of the last search
+        self._last: tuple[Sequence[str], frozenset[str]] = ((), frozenset())  # image hashes of the last search
         with self._connection() as connection:
             self._ready = self._is_ready(connection)
 
@@ -109,7 +109,7 @@ class PostgresVectors:
                 hits = [(content, score) for content, score in rows if content in there][:most]
                 if len(hits) == min(most, len(there)):
                     return hits
-            connection.execute("SET LOCAL enable_indexscan = off")  # the index finds too few rows of these contents
+            connection.execute("SET LOCAL enable_indexscan = off")  # the index finds too few of these images
             keys = [bytes.fromhex(content) for content in there]
             rows = self._nearest(connection, query, "WHERE content = ANY(%s)", (keys,), most)
             return [(content, score) for content, score in rows if content in there]
@@ -121,7 +121,7 @@ class PostgresVectors:
             f"SELECT content, -(vector <#> %s) FROM diptych_vectors {where} ORDER BY vector <#> %s LIMIT %s",
             (query, *given, query, most),
         )
-        scores = {_content(content): float(score) for content, score in rows}  # without duplicates
+        scores = {_content(content): float(score) for content, score in rows}  # one score per image
         if not all(map(isfinite, scores.values())):
             raise ValueError("found a score that is not finite")
         return list(scores.items())
@@ -197,7 +197,7 @@ class PostgresVectors:
                 what = f"cannot be reached ({first}); nothing was lost: start it, or leave out --gallery"
             case self._psycopg.Error():
                 what = f"refused ({type(error).__name__}: {first}); nothing was stored"
-            case _:  # unexpected values in the tables
+            case _:  # the tables contain unexpected values
                 what = f"returned values that are not from a gallery of Diptych ({first}); pass another database"
         return f"the database of {self.shown} {what}"
 

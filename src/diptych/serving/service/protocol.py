@@ -105,8 +105,8 @@ class Patient(HttpToolsProtocol):
     def _own(self) -> "list[Patient]":
         """Return the open connections of this client's address.
 
-        Return [] without a search if all clients together have at most PER_CLIENT connections: then no client can have
-        more.
+        If all clients together have at most PER_CLIENT connections, return [] without a search, because then no client
+        can be over its limit.
         """
         if len(self.connections) <= PER_CLIENT:
             return []

@@ -64,7 +64,7 @@ class Service:
                     predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address, keep=KEPT)
                 except GalleryError:
                     raise
-                except ServingError:  # the vocabulary lacks WARMING; the gallery is extracted at the first search
+                except ServingError:  # the vocabulary lacks WARMING, so the first search extracts the gallery
                     pass
 
     def stop(self) -> None:
@@ -102,7 +102,7 @@ class Service:
         interface = interfaces()[task]
         body = await self.arriving.read(request)
         expires = time.monotonic() + self.limits.deadline
-        self.worker.admit(before=self.opening)  # raises an error before the image is decoded
+        self.worker.admit(before=self.opening)  # refuse a request to a full queue before decoding its image
         values, content, name = await parse(interface, request.headers.get("content-type", ""), body, self.limits)
         del body
         model = self.model_for(task, values)
@@ -118,7 +118,7 @@ class Service:
             gone.cancel()
 
     async def _open(self, content: bytes | None, expires: float, gone: asyncio.Future[None]) -> Picture:
-        self.worker.admit(before=self.opening)  # more requests arrived while this one was read
+        self.worker.admit(before=self.opening)  # check again, because other requests may have filled the queue
         self.opening += 1
         try:
             opened = asyncio.ensure_future(self.openers.open(content))

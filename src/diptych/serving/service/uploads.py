@@ -32,7 +32,7 @@ IMAGE = "image"
 FIELDS, VALUE = 64, 64 * 1024  # maximum number of fields, and of bytes per field
 UNNAMED = "image"
 NICE = 10  # niceness of the processes that decode large images
-PIECE = 2**16  # bytes
+PIECE = 2**16  # commas and brackets are counted in pieces of this many bytes
 
 
 class _InMemory(MultiPartParser):
@@ -196,7 +196,7 @@ class Openers:
         self._lanes = [
             (Decoders(limits.decoders, limits.decoding, nice=nice), ThreadPoolExecutor(limits.decoders), pixels)
             for nice, pixels in lanes.items()
-        ]  # a thread waits for each decoder
+        ]  # a thread per decoder process waits for its results
         self._most = limits.pixels
 
     async def open(self, content: bytes | None) -> Picture:

@@ -62,7 +62,7 @@ class Detection(DetectionUpdate):
     weights: Mapping[str, float] = field(default_factory=lambda: {"sides": 5.0})
     jitter: float = 0.1  # true boxes are moved by up to this share of their sides, because detected boxes are not exact
     copies: int = 1  # jittered copies of each true box; more copies cost little time
-    detected: int = 6  # detected boxes per image that are also trained; wrong ones as background
+    detected: int = 6  # detected boxes per image that are also trained on; wrong boxes are background
 
     def counts(self, batch: DetectionBatch) -> Losses:
         """Return the number of targets of each loss, to divide the summed losses by."""

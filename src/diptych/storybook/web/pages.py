@@ -9,7 +9,7 @@ from diptych.storybook.web.templates import PARTS, page
 
 IN_GALLERY = 9
 _FOLDERS = {"metadata": "/moved", "loop": "/loop", "chain_5": "/chain5", "chain_6": "/chain6", "robots": "/closed"}
-# Kind of picture -> ending; others: "jpg".
+# Kind of picture -> ending of its file. Other kinds have the ending "jpg".
 _ENDINGS = {"chart": "png", "text": "png", "svg": "svg", "animated": "gif", "bomb": "png"}
 
 
