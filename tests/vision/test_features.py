@@ -119,7 +119,7 @@ def test_a_picture_is_found_by_whatever_name_it_has(path: str, key: str) -> None
 
 @pytest.mark.parametrize("key", ["43", "dog_42", "COCO_val2014_000000000142", ""])
 def test_another_picture_is_not(key: str) -> None:
-    with pytest.raises(DataError, match=r"no name matches an image; the first are 42, 139"):
+    with pytest.raises(DataError, match=r"no name matches an image; the first names are 42, 139"):
         read(FILES / BUTD, key)
 
 

@@ -134,7 +134,7 @@ def faults(table: Any, kind: str) -> Iterator[str]:
             yield from _unknown(name, pc.drop_null(table[name]), known)
     for name in ("offset", "length", "hops", "place", "bytes", "width", "height"):
         if name in present and pc.any(pc.less(table[name], -1 if name == "offset" else 0)).as_py():
-            yield f"{name} is below zero"
+            yield f"`{name}` is negative in a row"
     if "texts" in present:
         yield from _faults_of_texts(pc.list_flatten(table["texts"]))
     if kind in ("joined", "decisions"):
@@ -177,4 +177,4 @@ def _unknown(column: str, values: Any, known: Callable[[str], object]) -> Iterat
 
     strange = [one for one in pc.unique(values).to_pylist() if one is None or not known(one)]
     if strange:
-        yield f"{column} is {str(strange[0])[:80]!r}"
+        yield f"`{column}` has the unknown value {str(strange[0])[:80]!r}"

@@ -23,7 +23,7 @@ class MiningJob:
     settings: MiningSettings
     about: Mapping[str, Any]
     lists: Lists
-    run: Callable[..., Iterator[Counts]]  # runs the work on shards, such as `runtime.engine.run`
+    run: Callable[..., Iterator[Counts]]  # function that processes shards, such as `runtime.engine.run`
     engine: str
     workers: int
     tell: Callable[[str], None]
@@ -37,7 +37,7 @@ class MiningJob:
         """
         for name, plan in plans.items():
             path = self.layout.plan(name)
-            if not holds_json(path, plan):  # the stored plan has other paths if the inputs were moved
+            if not holds_json(path, plan):  # the plan changes, for example, if inputs were moved
                 write_json(path, plan)
         shards: dict[str, list[str]] = {name: plan.get("shards", [name]) for name, plan in plans.items()}
         whole = {one for made in shards.values() for one in made if self.layout.counts(folder, one).exists()}

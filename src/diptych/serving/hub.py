@@ -38,7 +38,7 @@ def fetch(name: str, revision: str | None = None) -> Path:
     made = "`diptych demo` makes it" if name.startswith("demo/") else "copy the model folder here and pass its path"
     with _hub_errors(name, f"{made} (there is no folder {name})"), without_retries():
         config = Path(hf_hub_download(name, CONFIG, revision=revision))
-        if not _is_ours(config, name):  # check this before downloading the weights
+        if not _is_ours(config, name):  # check the config before downloading the weights
             raise CheckpointError(
                 f"{name} on the hub is not a model of Diptych (its {CONFIG} names no known system); `diptych push` "
                 "uploads such models, and `diptych import` converts the checkpoints of papers' authors"

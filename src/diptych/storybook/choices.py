@@ -16,7 +16,7 @@ from diptych.storybook.kinds import KINDS, SIZES, colours_of
 class Detail(NamedTuple):
     """A detail of an object: a right phrase and a wrong phrase for it."""
 
-    about: int  # index of the object it describes
+    about: int  # index of the object that the detail describes
     right: str
     wrong: str
 

@@ -66,7 +66,8 @@ def _holding(facts: Facts, kind: str, number: int | None) -> list[tuple[str, boo
     return [(f"holding {with_article(name)}", name in held) for name in belonging(facts.scene.place, "held")]
 
 
-# A form returns all ends of a sentence for a kind, each with True if it holds for object `number` (None: absent).
+# A form returns all possible ends of a sentence about a kind, each with True if it is true of object `number`. If the
+# number is None, the kind is absent.
 Form = Callable[[Facts, str, int | None], list[tuple[str, bool]]]
 # Form -> weight; colours are frequent, because a small model can learn them.
 _FORMS: dict[Form, int] = {_colour: 6, _pose: 2, _side: 2, _holding: 1}

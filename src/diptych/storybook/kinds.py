@@ -24,14 +24,14 @@ class Kind(Struct, frozen=True):
     height: int
     places: tuple[str, ...]
     poses: tuple[str, ...] = ()
-    activity: str = ""  # words for what it does, for kinds without poses
+    activity: str = ""  # words for what an object of this kind does, for kinds without poses
     synonyms: tuple[str, ...] = ()
-    level: str = "ground"  # where it is unless it is carried: "ground", "sky" or "water"
+    level: str = "ground"  # where the object is unless it is carried: "ground", "sky" or "water"
     surface: tuple[float, float, float] | None = None  # space for other objects on it: left, right, y from the top
     shelter: tuple[float, float, float] | None = None  # space for other objects below it: left, right, height
-    grip: tuple[float, float] | None = None  # x, y where a hand holds it; None: cannot be held
+    grip: tuple[float, float] | None = None  # x, y where a hand holds the object; None: it cannot be held
     looks: int = 1  # variants of the drawing, in details that no text mentions
-    small_enough: bool = False  # can be on or under another object
+    small_enough: bool = False  # True: can be on or under another object
     plurals: dict[str, str] = {}  # noun -> irregular plural
 
 

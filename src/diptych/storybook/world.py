@@ -58,7 +58,7 @@ class Scene:
     place: str
     time: str
     weather: str
-    variant: int  # variant of the background; splits have different ones, so they share no picture
+    variant: int  # variant of the background; no two splits have a common variant, so they share no picture
     figures: tuple[Figure, ...]
     # (subject, relation, object); subject and object are indices into figures.
     relations: tuple[tuple[int, str, int], ...]

@@ -19,7 +19,7 @@ from diptych.runtime.files import bytes_of
 TAR, ZIP = ".tar", ".zip"
 BESIDE = "+"
 MOST_BYTES = 256 * 2**20  # an image in an archive may have at most this many bytes
-UNCLEAR = -1  # offset given to a member of a zip that occurs twice with different contents
+UNCLEAR = -1  # replaces the offset of a name that two different members of a zip have
 KEPT = 32  # the lists of members of this many archives are cached
 
 

@@ -24,14 +24,14 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 ORIENTATION = 0x0112  # EXIF's orientation tag; values 5 to 8 swap width and height
 TEXTS = frozenset((b"tEXt", b"zTXt", b"iTXt", b"iCCP"))  # PNG chunks with text or a colour profile
 ORIENTING = (b"XML:com.adobe.xmp\0\0", b"Raw profile type ")  # first bytes of texts that may state the orientation
-SHORT_TEXT = 1_000  # in bytes; a shorter compressed text unpacks to less than 1 MB
+SHORT_TEXT = 1_000  # a compressed text of fewer bytes unpacks to less than 1 MB
 T = TypeVar("T")
 Pixels: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
 MOST_PIXELS = 64_000_000  # 8000 x 8000 pixels take 200 MB; a larger image is probably a mistake or an attack
 SMALLEST_SIDE = 4
 BEYOND = 0.2  # boxes that exceed the image by a larger share may be corners, or belong to another image size
 ALIKE = 0.02  # maximum relative difference of the aspect ratios of an image and of its resized version
-USUAL_SCANS = 16  # scans of a progressive JPEG; encoders write about 10, and each may cost as much as a whole image
+USUAL_SCANS = 16  # a JPEG with N times this many scans costs as much as N images; encoders write about 10
 TEXT_COST = 64  # reading a pixel written as digits (PPM's P1 to P3) takes as long as reading 64 binary pixels
 TILE_WIDTH, TILE_LENGTH, SAMPLE_BITS, SAMPLE_FORMAT, WHITE = 322, 323, 258, 339, 262  # tags of a TIFF
 # Pillow's name of a PNG's pixel format -> (factor, number of dropped bits) that convert its values to 8 bits
@@ -123,7 +123,7 @@ def as_jpeg(pixels: Pixels, side: int, quality: int = 75) -> bytes:
 
 
 def _upright(image: Image.Image) -> tuple[int, int]:
-    # The EXIF of larger images is not read: this decodes a whole PNG, because its EXIF may follow the pixels.
+    # The EXIF of larger images is not read: this would decode a whole PNG, because its EXIF may follow the pixels.
     if image.width * image.height > MOST_PIXELS:
         return image.size
     turned = image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8)

@@ -29,9 +29,9 @@ from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.files import aside, bytes_of
 
-HOSTS = 64  # a bucket has about this many hosts or more: a worker with few hosts would wait for a slow one
+HOSTS = 64  # a bucket has about this many hosts or more; with few hosts, a worker would wait for a slow one
 ADDRESSES = 1_000  # at most this many URLs per shard
-CHECKPOINT = 15.0  # seconds between two saves; a killed process loses at most the fetches of this time
+CHECKPOINT = 15.0  # seconds between two saves; a killed process loses what was fetched since the last save
 _EMPTY: Row = {"address": "", "reason": "", "status": 0, "final": "", "moved": "", "hops": 0, "media": "", "date": ""}
 _ANSWER = ("address", "reason", "moved", "hops")
 

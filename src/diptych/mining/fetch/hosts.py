@@ -29,7 +29,7 @@ class Host:
     every: float  # minimum number of seconds between two requests
     next_at: float = 0.0
     sent_at: float = 0.0  # time of the last request
-    complaints: int = 0  # consecutive answers with status 429 or 5xx
+    complaints: int = 0  # consecutive responses with status 429 or 5xx
     failures: int = 0  # consecutive failures of any kind
     left: str = ""  # why nothing more is requested from this host; empty while requests continue
     robots: dict[str, Future[Robots]] = field(default_factory=dict)  # origin -> its robots.txt

@@ -35,7 +35,7 @@ class KnownNetwork:
 
     name: str
     unsafe: int  # index of the class to drop
-    least: float  # images with a lower score (1 - probability of that class) are dropped
+    least: float  # images with a lower score (1 - probability of the class `unsafe`) are dropped
     resized: int = 256
     side: int = 224  # side of the central crop, in pixels
     mean: tuple[float, float, float] = (104.0, 117.0, 123.0)

@@ -95,7 +95,7 @@ def clusters(picture: U64, dhash: U64, near: int | None) -> NDArray[np.int64]:
         return number.astype(np.int64)
     hashes, of_hash = np.unique(dhash[first], return_inverse=True)
     label = _connected(len(hashes), near_pairs(hashes, near))
-    # Files with equal difference hashes are one image; images with near hashes get the same number.
+    # Images whose difference hashes are equal or near get the same number.
     return np.asarray(label[of_hash][number], np.int64)
 
 

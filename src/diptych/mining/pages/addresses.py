@@ -26,7 +26,7 @@ _LISTED = re.compile(r"\[\s*([^\s,\[\]\"]++)\s*+,")  # syntax of the library Fou
 _IN_JSON = re.compile(r'"src"\s*:\s*"([^"]+)"')
 _PICTURE = re.compile(r"\.(?:jpe?g|jfif|png|webp|gif|avif|bmp|tiff?)(?:[?#:!@/]|\Z)", re.I)
 _LINK = re.compile(r"(?:^|[/.?&])(?:sharer?|intent|tweet|pin|permalink)(?=[/?.=-]|\Z)|\.html?(?:[?#]|\Z)", re.I)
-_OTHER = re.compile(  # names of attributes that do not have the image's URL
+_OTHER = re.compile(  # attributes with such a name do not hold the image's URL
     r"share|pin|thumb|small|low|tiny|preview|holder|href|fallback|error|^on|^src$|(?:^|-)(?:alt|title|name|style)$|"
     r"file-?name|caption|label|desc|(?:^|-)(?:text|html)|^(?:id|class|usemap)$"
 )

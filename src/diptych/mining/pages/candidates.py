@@ -152,7 +152,7 @@ def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> l
     twins = [_twin(nodes, names, places, number) for number in range(len(nodes))]
     for number in range(len(nodes)):
         root = number
-        while (twin := twins[root]) is not None:  # from a preview to the tag of the image, such as one in a <noscript>
+        while (twin := twins[root]) is not None:  # go from a preview to the tag of the full image
             root = twin
         if name := names[root]:
             groups.setdefault(name, []).append(number)

@@ -17,7 +17,7 @@ _ATTRIBUTE = re.compile(rb"""([^\s"'>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|
 _CONTENT = re.compile(rb"""charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s;"']++))""", re.I)
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.I)
 _XML = re.compile(rb"""\s*+<\?xml[^>]{0,200}?\sencoding\s*+=\s*+["']([^"'>]{1,40})""")
-_UTF8 = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")  # a UTF-8 sequence, rare in other encodings
+_UTF8 = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")  # start of a multi-byte UTF-8 sequence, which is rare in other encodings
 # Python's codec for a label -> the codec that the web uses for this label.
 _READ_BY = {
     "iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874",

@@ -27,10 +27,10 @@ WEIGHTS = {
     "hero": 1.5,  # class or id such as hero, featured, main-image
     "name": -4.0,  # class, id or URL such as logo, icon, avatar
     "alike": -3.0,  # one of three or more images of the same size in a list
-    "first": 1.0,  # first image in an article or figure without negative features
+    "first": 1.0,  # the first image that is in an article or figure and has no negative features
     "order": -0.25,  # per image before it on the page, up to eight
 }
-NEAR = 3  # number of ancestors whose classes are read, for `hero` and `alike`
+NEAR = 3  # the classes of this many ancestors are read for `hero` and `alike`
 LEVELS = 14  # at most this many ancestors of a tag are read, because tags may be nested deeply
 LETTERS = 1_000  # at most this many characters of a tag's classes, and of its id, are read
 

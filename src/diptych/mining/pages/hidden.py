@@ -8,7 +8,7 @@ from diptych.mining.pages.bodies import too_slow
 from diptych.mining.pages.candidates import FOLDS, source_of
 
 SELECTOR = ", ".join(sorted(FOLDS))
-LEVELS = 3  # tags inside each other that are read: a <template> may contain a <noscript>, which may be escaped
+LEVELS = 3  # <noscript> and <template> tags inside each other are read to this depth
 _OF_PAGE = "base, meta, link, title, script"  # tags that have no effect in a <template>
 _IMAGE = re.compile("(?:<|&lt;)img", re.I)
 MOST = 200  # images are taken from at most this many <noscript> and <template> tags of a page

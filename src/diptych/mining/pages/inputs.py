@@ -27,7 +27,7 @@ IN_A_SHARD = 1_000
 ADDRESS = re.compile(r"^https?://", re.I)
 ADDRESS_KEYS = ("url", "address", "image_url", "URL")
 TEXT_KEYS = ("caption", "text", "alt", "TEXT", "captions")
-COLUMNS = {  # what a column holds -> its usual names, in lower case; names of the first group are preferred
+COLUMNS = {  # content of a column -> usual names of the column, in lower case; names of the first group are preferred
     "url": (("url", "address", "image_url"), ("imageurl", "image_link", "link")),
     "caption": (("caption", "text", "alt"), CAPTIONS),
     "split": ((conceptual.SPLIT,),),

@@ -45,7 +45,7 @@ class PagesStage:
         names = job.make("pages", "pages", work, dict(sorted(plans.items())))
         for name in names:
             for why, count in read_json(job.layout.counts("pages", name), PageCounts).bad.items():
-                job.tell(f"{plans[name]['path'] or 'pages fetched'}: {count} records skipped: {why}")
+                job.tell(f"{plans[name]['path'] or 'fetched pages'}: {count} records skipped: {why}")
         return names
 
     def _plans(self, source: inputs.MiningInput) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ class RequestBatches:
         for job in jobs:
             if job.picture is None:
                 self._together([job], lambda only: [self._search(predictor, only[0])])
-        groups: dict[tuple[str, object], list[Pair]] = {}  # requests that one batch can answer
+        groups: dict[tuple[str, object], list[Pair]] = {}  # (task, options) -> requests that one batch can answer
         for job, record in self._extracted(predictor, [job for job in jobs if job.picture is not None]):
             groups.setdefault((job.task, interfaces()[job.task].alike(job.request)), []).append((job, record))
         for (task, _), pairs in groups.items():
@@ -106,7 +106,7 @@ class RequestBatches:
         try:
             where: Any = {"pictures": self.gallery.folder, "gallery": self.gallery.address}
             searched = predictor.search(job.request.query, **where, most=job.request.top_k, keep=KEPT)
-        except GalleryError as error:  # its text contains the database's address, which clients must not see
+        except GalleryError as error:  # the error's text contains the database's address, which clients must not see
             log.error(str(error))
             reason = "the database of this service's gallery does not answer; the service's log has the reason"
             raise RequestRefused(503, reason) from error

@@ -112,7 +112,7 @@ class RequestGuard:
     def _knows_token(self, headers: Headers) -> bool:
         assert self.token is not None
         scheme, _, encoded = headers.get("authorization", "").partition(" ")
-        given = encoded.strip().encode("latin-1")  # the encoding of HTTP headers
+        given = encoded.strip().encode("latin-1")  # latin-1 is the encoding of HTTP headers
         if scheme.lower() == "basic":  # from a browser's login prompt; any user name is accepted
             try:
                 given = base64.b64decode(given, validate=True).partition(b":")[2]

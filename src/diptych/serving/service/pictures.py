@@ -15,7 +15,7 @@ from diptych.runtime.errors import DataError
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.image_files import as_jpeg, find_pictures
 
-THUMBNAIL = 480  # longer side in pixels
+THUMBNAIL = 480  # longer side of a thumbnail in pixels
 EXAMPLES = 6
 SEED = 2020  # seed of the drawn examples, which are from the split "test"
 

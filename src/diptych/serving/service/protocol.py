@@ -29,7 +29,7 @@ class Patient(HttpToolsProtocol):
         super().connection_made(transport)
         self._head: int | None = 0  # bytes of the request line and headers so far; None while a body arrives
         self.since = self.loop.time()
-        if len(own := self._own()) > 2 * PER_CLIENT:  # close the connection that is idle for longest
+        if len(own := self._own()) > 2 * PER_CLIENT:  # close the connection that has been idle for longest
             min(own, key=lambda one: (one.is_answered_soon, one.since)).transport.abort()
         self._timer = self.loop.call_later(1.0, self._check)
 

@@ -163,7 +163,7 @@ async def _fields(form: FormData, lists: Collection[str]) -> Sent:
             image, name = await value.read(), _named(value.filename or UNNAMED)
         elif key == IMAGE:
             raise RequestRefused(422, f"`{IMAGE}` is text; expected a file (curl: -F {IMAGE}=@photo.jpg)", where=IMAGE)
-        elif key in lists:  # a list of values
+        elif key in lists:  # the value of this field is a list, so the field may occur again
             values.setdefault(key, []).append(value)
         elif key in values:
             raise RequestRefused(422, f"the field {key[:100]!r} occurs twice; send it once", where=key[:100])

@@ -35,8 +35,8 @@ class DetectorConfig:
     """Classes and sizes of the detector. `attributes` and `scene`: a name such as `colour` -> its values."""
 
     kinds: tuple[str, ...]
-    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # attributes of an object
-    scene: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # attributes of the whole image
+    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # attribute of an object -> its values
+    scene: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # attribute of the image -> its values
     side: int = 160  # side of the input square in pixels
     feature_size: int = 128
     widths: tuple[int, int, int] = (48, 96, 160)  # channels of the maps with stride 4, 8 and 16
@@ -51,7 +51,7 @@ class Maps:
     """Feature maps of a batch of squares. h and w are a quarter of the square's side."""
 
     heat: Float[Tensor, "B h w"]  # logits of the centre of an object, of any kind, in a cell
-    sides: Float[Tensor, "B 4 h w"]  # pixels from the cell's centre to left, top, right, bottom
+    sides: Float[Tensor, "B 4 h w"]  # distances in pixels from the cell's centre to the box's left, top, right, bottom
     map: Float[Tensor, "B M h w"]  # map from which regions are pooled, in the precision of the convolutions
     fine: Float[Tensor, "B fine h2 w2"]  # like `map`, with twice the resolution, for small objects
     whole: Float[Tensor, "B F"]
@@ -109,8 +109,8 @@ class SmallDetector(nn.Module):
     def describe(self, maps: Maps, boxes: Float[Tensor, "B K 4"]) -> Float[Tensor, "B K F"]:
         """Return the features of boxes. Boxes are fractions of the square."""
         pooled = [pool_regions(one, boxes, POOLED).flatten(2) for one in (maps.map, maps.fine)]
-        # Pooling loses the size of a box, so it is added to the feature. The position is not: models get it with the
-        # box.
+        # Pooling loses the size of a box, so the size is added to the feature. The position is not added, because
+        # models get it with the box.
         sizes = boxes[..., 2:] - boxes[..., :2]
         shape = torch.cat([sizes * 4 - 1, sizes.clamp(min=1e-3).log() + 1.5], 2)
         return cast(Tensor, self.describe_region(torch.cat([*pooled, shape.to(pooled[0].dtype)], 2))).float()

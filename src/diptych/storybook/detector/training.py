@@ -17,7 +17,7 @@ from diptych.vision.detectors.detection_batch import DetectionBatch, DetectionUp
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import letterbox, to_square
 
-NONE, UNCLEAR = -1, -2  # a box shows no object; a box shows too little of an object
+NONE, UNCLEAR = -1, -2  # NONE: a box shows no object. UNCLEAR: it shows too little of an object.
 SPREAD = 0.54  # share of an object's width that counts as its centre (TTFNet's alpha)
 
 

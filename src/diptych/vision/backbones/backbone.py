@@ -56,7 +56,7 @@ class Backbone(nn.Module):
         from diptych.vision.backbones import onnx
 
         backbone = cls(f"onnx/{path.stem}", onnx.read(path, settings, report))
-        _ = backbone.map_size  # runs the network once, so that errors are raised now
+        _ = backbone.map_size  # this runs the network once, so that errors are raised now
         return backbone
 
     @property

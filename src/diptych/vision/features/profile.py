@@ -21,7 +21,7 @@ NAME_IT = f"if it is the same, write its name to {NAMED_IN} next to both sets of
 MOST_TIMES = 3.0  # maximum ratio between the root mean squares of the values
 FEWEST_MEANS = 32  # with fewer feature dimensions, the means correlate by chance
 LEAST_EXPECTED = 0.4  # if the expected correlation is lower, there are too few images to decide
-LEAST_SHARE = 0.4  # minimum share of the expected correlation
+LEAST_SHARE = 0.4  # the correlation must reach this share of the expected correlation
 
 
 def differences(one: FeatureContract, other: FeatureContract) -> list[str]:

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 V = TypeVar("V")
 T = TypeVar("T")
 NAMED = 3  # a message lists at most this many damaged entries
-LOOKED_AT = 20  # the format is recognised by this many first entries
+LOOKED_AT = 20  # the format is recognised from at most this many first entries
 MOST_BYTES = 256 * 2**20  # an array may have at most this many bytes
 # Version of an npy file -> number of bytes that hold the header's length, and the function that reads the header.
 HEADERS: Mapping[tuple[int, int], tuple[int, Callable[[io.BytesIO], Any]]] = {
@@ -36,7 +36,7 @@ LONGEST_HEADER = 10_000  # an npy header of more bytes is refused, as in numpy
 class Raw:
     """The region arrays of one image, not checked yet."""
 
-    where: str  # file and name in it, for error messages
+    where: str  # the file, and the image's name in it, for error messages
     features: Array  # (R, F)
     boxes: Array | None = None  # (R, 4) x1 y1 x2 y2; None: the format has no boxes
     size: tuple[Any, Any] | None = None  # width and height in pixels; None: the format has no size

@@ -67,7 +67,7 @@ class BoxConvention:
     def nms(self, boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float) -> Int[Tensor, "K"]:
         """Return the indices of the boxes that NMS keeps, highest score first. `overlap`: the IoU threshold."""
         threshold = overlap
-        if self.extent:  # Caffe and Detectron compare in float32, torchvision in float64
+        if self.extent:  # Caffe and Detectron compare IoUs in float32, torchvision in float64
             nearest = np.float32(overlap)
             threshold = float(np.nextafter(nearest, np.float32(0)) if self.drops_equal else nearest)
         whole = boxes + boxes.new_tensor([0, 0, self.extent, self.extent])

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from diptych.vision.detectors.official.boxes import DETECTRON2, BoxConvention
 
-LOWEST = 1e-6  # after `floor`, the least probability, has fallen to this value or less, it is set to 0
+LOWEST = 1e-6  # if `floor` has fallen to this probability or below, `choose` searches all boxes
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class OnnxSettings(BaseModel):
     features: str | None = None
     form: Literal["xyxy", "cxcywh", "xywh", "yxyx", "yolox"]  # yolox: offsets, see `_in_pixels`
     unit: Literal["pixels", "fractions"] = "pixels"  # fractions: relative to the network's input
-    activation: Literal["none", "sigmoid", "softmax"] = "none"  # to apply to the scores
+    activation: Literal["none", "sigmoid", "softmax"] = "none"  # function to apply to the scores
     objectness: bool = False  # in `rows` and `columns`: an objectness score precedes the class scores
     background: Literal["none", "first", "last"] = "none"  # position of the class "no object"
     classes: NonNegativeInt = 0  # number of classes, if the network outputs label numbers; 0: unknown
