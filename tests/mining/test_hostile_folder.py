@@ -57,8 +57,8 @@ def is_left(row: dict[str, Any]) -> bool:
 
 
 TABLES: dict[str, tuple[str, str, Any, str]] = {
-    "a hash that is a path": ("measured", "sha256", "../../outside/letter", "sha256 is '../../outside/letter'"),
-    "a hash that is a path, joined": ("joined", "sha256", "/" + "a" * 63, "sha256 is '/aaa"),
+    "a hash that is a path": ("measured", "sha256", "../../outside/letter", "`sha256` has the unknown value '../../outside/letter'"),
+    "a hash that is a path, joined": ("joined", "sha256", "/" + "a" * 63, "`sha256` has the unknown value '/aaa"),
     "a type that is a path": ("joined", "type", "jpg/../../../x", "`type` has the unknown value 'jpg/"),
     "bodies elsewhere": ("joined", "blob", OUTSIDE, "`blob` has the unknown value '../"),
     "a picture without a hash": ("joined", "sha256", None, "`sha256` is missing"),
@@ -207,7 +207,7 @@ def test_forgetting_that_was_stopped_goes_on(out: Path, monkeypatch: pytest.Monk
     [
         ("kept", 10**6, "`kept` is not the index of a text of the image"),
         ("sha256", None, "`sha256` is missing in a row that is kept"),
-        ("dropped_by", "__init__", "dropped_by is '__init__'"),
+        ("dropped_by", "__init__", "`dropped_by` has the unknown value '__init__'"),
     ],
 )
 def test_verdicts_of_others_are_not_believed(out: Path, column: str, value: Any, match: str) -> None:

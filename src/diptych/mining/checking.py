@@ -151,7 +151,7 @@ def _faults_of_texts(texts: Any) -> Iterator[str]:
     if kinds.null_count or words.null_count or fails.null_count:
         yield "a text lacks its `kind`, `text` or `fails`"
     yield from _unknown("kind", kinds, KINDS.__contains__)
-    yield from _unknown("fails of a text", pc.list_flatten(fails), OF_TEXTS.__contains__)
+    yield from _unknown("texts.fails", pc.list_flatten(fails), OF_TEXTS.__contains__)
     if not pc.all(pc.is_finite(pc.drop_null(scores))).as_py() and len(pc.drop_null(scores)):
         yield "a `score` of a text is not finite"
 
