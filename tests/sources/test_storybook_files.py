@@ -129,7 +129,7 @@ def test_two_worlds_are_not_mixed(tmp_path: Path) -> None:
 def test_a_wrong_split_or_number_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Storybook has no split `trian`.*did you mean train"):
         write(tmp_path, {"trian": 1})
-    with pytest.raises(DataError, match="-1 scenes for the split val: pass a number of 0"):
+    with pytest.raises(DataError, match="found -1 scenes for the split val, expected 0 or more"):
         write(tmp_path, {"val": -1})
 
 

@@ -53,7 +53,7 @@ def write(
         if split not in SPLITS:
             raise DataError(f"Storybook has no split `{split}`; {nearest(split, SPLITS)}")
         if number < 0:
-            raise DataError(f"{number} scenes for the split {split}: pass a number of 0 or more")
+            raise DataError(f"found {number} scenes for the split {split}, expected 0 or more")
     try:
         claim(folder, "world")
         done = _complete(folder, seed)

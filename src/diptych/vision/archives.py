@@ -130,7 +130,7 @@ def _of_tar(archive: Path, size: int, pass_over: bool) -> tuple[dict[str, tuple[
         except tarfile.ReadError as error:
             if not entries:
                 raise
-            damaged = damaged or [f"{archive}: no files after byte {tar.offset} ({error}); download it again"]
+            damaged = damaged or [f"{archive}: found no file after byte {tar.offset} ({error}); download it again"]
         file.seek(tar.offset)
         if not damaged and any(file.read(tarfile.BLOCKSIZE)):
             damaged.append(f"{archive}: no file begins at byte {tar.offset}, expected one; download the archive again")
