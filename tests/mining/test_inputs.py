@@ -230,7 +230,7 @@ def test_a_damaged_place_of_a_tar_costs_what_is_there(mode: str, tmp_path: Path)
         for new in (b"\xff" * 512, b"?" * 1100, b"\x00" * 100):
             pictures, bad = read({headers[at]: new})
             assert len(pictures) == 11
-            assert bad == [f"a tar damaged at byte {headers[at]}: its whole files after that are read"]
+            assert bad == [f"a tar damaged at byte {headers[at]}: its complete files after that are read"]
     pictures, bad = read({headers[at]: b"\xff" * 512 for at in range(2, 12, 2)})
     assert (len(pictures), bad[3:]) == (7, ["a tar damaged at further places"] * 2)
 
@@ -262,7 +262,7 @@ def test_a_tar_of_too_many_files_is_told(tmp_path: Path, monkeypatch: pytest.Mon
             tar.addfile(tarfile.TarInfo(f"{number}.png"), io.BytesIO())
     *read, told = tar_lines(tmp_path / "x.tar", "key")
     assert [line.address for line in read] == [f"file:key/x.tar/{number}.png" for number in range(2)]
-    assert told.bad == "a tar of more than 2 files: what follows is left out"
+    assert told.bad == "a tar of more than 2 files: the others are left out"
 
 
 def test_a_parquet_that_is_damaged_inside_is_named(tmp_path: Path) -> None:

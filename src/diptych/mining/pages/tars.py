@@ -37,7 +37,7 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
     try:
         for number, (name, file) in enumerate(_members(path, skipped)):
             if number == MOST_MEMBERS:
-                faults.append(f"a tar of more than {MOST_MEMBERS:,} files: what follows is left out")
+                faults.append(f"a tar of more than {MOST_MEMBERS:,} files: the others are left out")
                 break
             stem, _, ending = name.rpartition(".")
             ending = ending.lower()
@@ -51,7 +51,7 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
         faults.append(f"a tar cut short or damaged: {type(error).__name__}")
     blocks = set(skipped)
     places = sorted(at for at in blocks if at - tarfile.BLOCKSIZE not in blocks)  # first block of each damaged part
-    damaged = [f"a tar damaged at byte {at}: its whole files after that are read" for at in places[:NAMED]]
+    damaged = [f"a tar damaged at byte {at}: its complete files after that are read" for at in places[:NAMED]]
     faults = [*damaged, *["a tar damaged at further places"] * len(places[NAMED:]), *faults]
     keys = text_keys(pictures, texts)
     for stem, name in pictures.items():
