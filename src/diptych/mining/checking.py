@@ -38,7 +38,7 @@ class PageCounts(BaseModel, extra="allow"):
 
 
 class JournalRow(BaseModel, extra="forbid"):
-    """A row of the table `index`: the answer to the request for one URL."""
+    """A row of the table `index`: the response to the request for one URL, or the reason why there is none."""
 
     address: str
     reason: str

@@ -12,7 +12,10 @@ VERSION = "5"  # version of the rules; if it changes, all shards are made again
 
 @dataclass(frozen=True)
 class Rule:
-    """A reason to drop an image, or one of its texts. `what`: the condition as reports show it."""
+    """A reason to drop an image, or one of its texts.
+
+    `what`: the condition as reports show it; "this" is the threshold in the run's settings.
+    """
 
     name: str
     what: str

@@ -126,7 +126,8 @@ class Fetcher:
     async def all(self, wanted: Iterable[WantedAddress], keep: Callable[[FetchedBody], None]) -> list[FetchedBody]:
         """Fetch all URLs, with one queue per host.
 
-        `keep` is called with each answer when it arrives. Returns the answers in the order of `wanted`, without bodies.
+        `keep` is called with each response when it arrives. Returns the responses in the order of `wanted`, without
+        bodies.
         """
         queues: dict[str, deque[tuple[int, WantedAddress]]] = {}
         answers: dict[int, FetchedBody] = {}

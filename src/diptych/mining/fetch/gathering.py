@@ -134,7 +134,7 @@ class Blob:
         return end
 
     def add(self, row: Row, body: bytes = b"", at: float = 0.0) -> None:
-        """Add an answer with its body. `at`: the time of the fetch in seconds since 1970."""
+        """Add the row of a URL, and the body of its response. `at`: the time of the fetch in seconds since 1970."""
         offset = self.file.tell() if body else -1
         with self._disk_errors():
             self.file.write(body)
@@ -194,7 +194,7 @@ class TakeImages:
 def _images(spec: Object, wanted: set[str]) -> Iterator[tuple[Row, bytes]]:
     """Yield the row and bytes of each image in `wanted` that the input has.
 
-    The caller removes these URLs from `wanted`.
+    The caller removes the URL of each of these images from `wanted`.
     """
     path = Path(spec["path"])
     match spec["kind"]:

@@ -1,6 +1,6 @@
-"""The fourth stage: join the images on pages with the answers for their URLs, and score pairs of image and text.
+"""The fourth stage: join the images on pages with the responses for their URLs, and score pairs of image and text.
 
-One Arrow file has the last answer for each URL. Workers memory-map it, and find a URL by its hash.
+One Arrow file has the last response for each URL. Workers memory-map the file, and find a URL by its hash.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def key_of(text: str) -> int:
 
 
 def gather(layout: RunLayout, shards: Sequence[tuple[str, str]]) -> str:
-    """Write the file of answers, and return its digest.
+    """Write the file of responses, and return its digest.
 
-    `shards`: names of a shard of `index` and of its shard of `measured`. Later answers replace earlier ones.
+    `shards`: names of a shard of `index` and of its shard of `measured`. Later responses replace earlier ones.
     """
     import pyarrow as pa
 
@@ -89,7 +89,7 @@ def gather(layout: RunLayout, shards: Sequence[tuple[str, str]]) -> str:
 
 
 def _empty() -> Any:
-    """Return an empty table with the columns of the file of answers, except `key`."""
+    """Return an empty table with the columns of the file of responses, except `key`."""
     return _merged(schema("index").empty_table(), schema("measured").empty_table(), "")
 
 
@@ -106,7 +106,7 @@ def _merged(answers: Any, measures: Any, index: str) -> Any:
 
 @dataclass(frozen=True)
 class AddressTable:
-    """The opened file of answers. It maps a URL to its last answer, and follows redirects to other hosts."""
+    """The opened file of responses. It maps a URL to its last response, and follows redirects to other hosts."""
 
     keys: NDArray[np.uint64]
     table: Any
@@ -146,7 +146,7 @@ class AddressTable:
         return body_of(layout, row["blob"], row)
 
     def rows(self, wanted: Sequence[str], most_moves: int) -> list[Row | None]:
-        """Return the last answer for each URL; None for a URL without an answer.
+        """Return the last response for each URL; None for a URL without a response.
 
         More than `most_moves` redirects in a row count as a failed fetch.
         """
@@ -178,7 +178,7 @@ class AddressTable:
 class Join:
     """Joins a shard of `pages`.
 
-    `answers`: digest of the file of answers. `load`: loads the scorer, once per process.
+    `answers`: digest of the file of responses. `load`: loads the scorer, once per process.
     """
 
     layout: RunLayout

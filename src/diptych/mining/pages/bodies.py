@@ -1,4 +1,4 @@
-"""Decode bodies of HTTP answers, recognise their kind, and detect pages that would be slow to parse."""
+"""Decode bodies of HTTP responses, recognise their kind, and detect pages that would be slow to parse."""
 
 import re
 import zlib

@@ -77,9 +77,9 @@ class Shared:
         return shared
 
     def candidate(self, shown: Sequence[PagePicture], number: int) -> PagePicture | None:
-        """Return an image of the metadata that no tag shows; None for names like `logo`, which belong to the site.
+        """Return the image that only the metadata names, if there is one and its URL does not look like a site's logo.
 
-        `number`: the index of the image.
+        `number`: the index that the image gets.
         """
         own = [one for one in self.addresses.values() if not _OF_SITE.search(one.partition("://")[2].partition("/")[2])]
         if not own or any("shared" in one.seen.values for one in shown):

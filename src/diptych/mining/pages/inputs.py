@@ -200,13 +200,13 @@ def _line(entry: Mapping[str, object]) -> InputLine:
 
 
 def held_out(entry: Mapping[str, object]) -> bool:
-    """Return True for a val or test split, such as `dev` or `testA`. Everything that is mined is for training."""
+    """Return True if an entry is of a val or test split, such as `dev` or `testA`. Only training data is mined."""
     splits = [str(value) for name, value in entry.items() if name.lower() == conceptual.SPLIT]
     return any(usual_split(one).lower().startswith(SCORED) for one in splits)
 
 
 def texts_of(captions: object) -> tuple[str, ...]:
-    """Return a text, or each text of a list. The list may be written as a text. Empty texts are left out."""
+    """Return a text, or each text of a list. The list may also be written as a string. Empty texts are left out."""
     listed = listed_texts(captions) if isinstance(captions, str) else captions
     texts = listed if isinstance(listed, list) else [listed]
     return tuple(one for one in texts if isinstance(one, str) and one.strip())

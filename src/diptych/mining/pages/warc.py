@@ -162,7 +162,7 @@ def _parsed(record: Any, bodies: Container[RecordKind]) -> WarcRecord:
 
 
 def _http(start: bytes) -> tuple[int, list[tuple[str, str]], int]:
-    """Return the status, the headers and the start of the body of an HTTP answer.
+    """Return the status, the headers and the start of the body of an HTTP response.
 
     Lines may end in LF, as in ClueWeb.
     """
