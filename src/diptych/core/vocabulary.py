@@ -12,7 +12,7 @@ _LAST_SIGMA = re.compile(r"(?<=[\w\u0300-\u036f])σ(?!\w)")
 class Vocabulary:
     """The number of tokens, and the ids of special tokens. A model is built for a fixed vocabulary."""
 
-    size: int  # V
+    size: int  # number of tokens (V)
     pad: int
     unknown: int
     cls: int

@@ -36,8 +36,8 @@ from diptych.vision.features.profile import differences
 from diptych.vision.fingerprints import image_fingerprint
 
 SCORED = ("val", "dev", "test")  # prefixes of the names of held-out splits
-HALF, SHOWN = 0.5, 0.3  # minimum IoU of a region with an expression's box (HALF) and with an object's box (SHOWN)
-SLACK = 1e-3  # share of an image's side by which rounding may put a box outside the image
+HALF, SHOWN = 0.5, 0.3  # minimum IoU of a region with the box of an expression (HALF), and of an object (SHOWN)
+SLACK = 1e-3  # because of rounding, a box may extend outside the image by this share of the image's side
 
 
 def check(
@@ -103,7 +103,7 @@ class _Checker:
         self.capitals = 0
         self.labels: dict[str, set[str]] = {}  # task -> the labels in the data
         self.letters: set[str] = set()  # characters of the training texts, in lower case
-        self.scored_letters: dict[str, str] = {}  # characters of held-out texts -> first key
+        self.scored_letters: dict[str, str] = {}  # {character of a held-out text: key of the first record with it}
         self.keys: dict[str, str] = {}  # key -> split
         self.features: dict[bytes, str] = {}  # digest of features -> key of the first record with them
         self.files: dict[str, str] = {}  # key -> sha256 of the image
@@ -256,7 +256,8 @@ class _Checker:
         elif self.contract is None or self.contract.extractor != TRUTH:
             digest = hashlib.sha256(features.contiguous().numpy().tobytes()).digest()[:16]
             first = self.features.setdefault(digest, key)
-            if self.files.get(first, first) != self.files.get(key, key):  # their image files differ
+            # Two different image files have equal features.
+            if self.files.get(first, first) != self.files.get(key, key):
                 self.add("features repeated", f"{key} has the features of {first}")
 
     def _wanted_sizes(self) -> dict[str, int]:

@@ -24,7 +24,7 @@ class Fault:
     what: str
     mended: str  # the first version without the fault
     touches: Callable[[Path], bool]  # True if this store, model, tokeniser or score file may have the fault
-    again: str  # the command that writes the file again
+    again: str  # the command that makes a correct file
     shows: bool = False  # True: `touches` detects the fault itself, so the file's version does not matter
 
 

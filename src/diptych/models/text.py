@@ -23,8 +23,8 @@ TINY: dict[str, Any] = {"width": 128, "heads": 4, "ffn": 512, "max_regions": 32,
 class TextConfig(ModelConfig):
     """A config of a model whose sequence of positions holds words and `reserved` other tokens."""
 
-    reserved: ClassVar[int]  # number of positions that words cannot use
-    fewest: ClassVar[int] = 2  # minimum number of other positions: a word and [SEP]
+    reserved: ClassVar[int]  # number of positions for special tokens, which words cannot use
+    fewest: ClassVar[int] = 2  # minimum number of positions for words: one word and [SEP]
 
     @model_validator(mode="after")
     def _has_room(self) -> TextConfig:

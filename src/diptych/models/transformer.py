@@ -20,21 +20,22 @@ from diptych.models.dropout import Dropout
 from diptych.models.rows import Rows, whole
 from diptych.models.system import ModelConfig
 
-FUSED = ("cuda",)  # on these devices, a fused kernel computes attention
+FUSED = ("cuda",)  # types of devices on which a fused kernel computes attention
 # All backends except cuDNN. Its backward pass gives NaN for a position that may not attend to any other, if the last
 # tile of 128 keys is half empty (pytorch/pytorch#196678). On an H100 this happened with 64 positions.
 SAFE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 MULTIPLE = 8  # with fused kernels, positions are padded to a multiple of this
-CLOSED = -10000.0  # as in BERT: far below any score, but finite
-KeysValues = tuple[Tensor, Tensor]  # two tensors (B, H, P, d)
+# Attention score of a position that is not attended to. As in BERT, it is far below other scores, but finite.
+CLOSED = -10000.0
+KeysValues = tuple[Tensor, Tensor]  # keys and values: two tensors (B, H, P, d)
 
 
 @dataclass(frozen=True)
 class LayerSizes:
     """The sizes of a transformer layer."""
 
-    width: int  # D
-    heads: int  # H
+    width: int  # size of the states (D)
+    heads: int  # number of attention heads (H)
     ffn: int
     dropout: float
     attention_dropout: float
@@ -113,7 +114,7 @@ class SelfAttention(nn.Module):
         without copies.
         """
         batch, new = memory.closed.shape[0], x.shape[1]
-        q, k, v = (part.view(batch, -1, *part.shape[1:]) for part in self.project(x))  # (B, K, H, n, d)
+        q, k, v = (part.view(batch, -1, *part.shape[1:]) for part in self.project(x))  # q, k and v: (B, K, H, n, d)
         keys, values = cache.add(k, v, memory)
         q = q * self.size**-0.5
         scores = q @ keys.transpose(-1, -2)
@@ -318,11 +319,11 @@ class DecoderCache:
     """
 
     layers: list[LayerCache]
-    closed: Float[Tensor, "B 1 1 P"]  # mask of the input: CLOSED at absent positions
-    room: int  # number of rows that each layer can hold
-    written: int = 0  # number of words so far
+    closed: Float[Tensor, "B 1 1 P"]  # mask of the input: CLOSED at padding
+    room: int  # maximum number of positions that the cache of a layer holds
+    written: int = 0  # number of words generated so far
     rows: Float[Tensor, "N B K H room d"] | None = None  # keys and values of layer 1, of layer 2, ...
-    spare: Float[Tensor, "N B K H room d"] | None = None  # buffer for the next reordering
+    spare: Float[Tensor, "N B K H room d"] | None = None  # buffer for the next reordering of beams
 
     def take(self, parents: Int[Tensor, "B K"]) -> None:
         """Reorder the beams: the new beam k is a copy of beam `parents[b, k]`."""

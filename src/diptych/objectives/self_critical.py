@@ -19,9 +19,10 @@ from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Partners,
 from diptych.objectives.words import word_losses
 from diptych.runtime.errors import RecipeError, TrainingError
 
-Caption = list[int]  # token ids, with the final [SEP] unless the caption was cut
+Caption = list[int]  # token ids, with the final [SEP] if the caption ended within the maximum length
 Draw = Callable[[Any, Batch], list[list[Caption]]]  # (model, batch) -> captions of each image, the same number for all
-SHOWN = 3  # number of images of a batch whose captions are logged
+# The captions of this many images of a batch are logged.
+SHOWN = 3
 
 
 @runtime_checkable
@@ -30,7 +31,7 @@ class Reward(Protocol):
 
     def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]: ...
 
-    def spell(self, caption: Caption) -> str: ...  # converts token ids to text
+    def spell(self, caption: Caption) -> str: ...  # returns the caption as text
 
 
 @dataclass(frozen=True)

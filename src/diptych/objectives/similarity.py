@@ -14,7 +14,8 @@ from diptych.objectives.per_sample import PerSample
 from diptych.objectives.ranks import of_all_ranks
 
 Form = Literal["paper", "official", "older"]
-MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}  # the paper states none; 0.2 is our choice
+# Margin of the loss. The paper does not state one; 0.2 is our choice.
+MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Similarity(PerSample):
         return torch.tensor(len(batch))
 
     def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
-        own = 0 if batch.idle else len(batch)  # placeholders must not be negatives
+        own = 0 if batch.idle else len(batch)  # an idle batch has placeholders, which must not become negatives
         own_pictures, own_texts = model.heads["similarity"](states)
         pictures, mine = of_all_ranks(own_pictures[:own])
         texts, _ = of_all_ranks(own_texts[:own])

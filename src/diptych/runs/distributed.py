@@ -18,7 +18,7 @@ from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import end_with_parent, process_context
 from diptych.training.ranks import leave
 
-GRACE = 30.0  # seconds that a rank has to end before it is terminated
+GRACE = 30.0  # a rank has this many seconds to end by itself before it is terminated
 
 Arguments = ParamSpec("Arguments")
 Made = TypeVar("Made")

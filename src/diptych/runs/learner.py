@@ -31,8 +31,8 @@ from diptych.tasks.rewards import FREQUENCIES, BatchCider, CorpusCider, human_ca
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import SAMPLED, LeavesOut, TrainingRecords, sample_scope
 
-SPECIAL_TOKENS = 3  # maximum number of special tokens in a text
-FAR_ABOVE = 5  # self-critical training warns if the learning rate is above this multiple of the recipe's
+SPECIAL_TOKENS = 3  # a text has at most this many special tokens
+FAR_ABOVE = 5  # self-critical training warns if the learning rate is more than this many times the recipe's
 
 
 @dataclass(frozen=True)

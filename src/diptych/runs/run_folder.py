@@ -24,7 +24,7 @@ class RunFolder:
 
     path: Path
     recipe: Recipe
-    before: Recipe | None  # the recipe in recipe.json; None: no run was started
+    before: Recipe | None  # the recipe in recipe.json; None: no run was started in the folder
     notes: tuple[str, ...] = ()  # warnings about changed settings
 
     @classmethod

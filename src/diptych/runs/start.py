@@ -32,7 +32,7 @@ from diptych.tasks import TaskSpec
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import Heads
 
-PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # fields of DataConfig for reading images
+PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # settings of `data` by which images are read as pixels
 
 
 class Start:
@@ -139,7 +139,7 @@ class Weights(Start):
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
         recipe = self.recipe
-        if begun:  # checkpoints have the weights, so the files are not needed
+        if begun:  # the weights are read from the run's checkpoint, so these files are not needed
             return
         if recipe.init is not None:
             yield f"{recipe.init}: {initialise(model, recipe.system, recipe.init).lines()[-1]}"
@@ -351,7 +351,7 @@ def vocabulary_settings(settings: Sequence[str]) -> list[str]:
     """Return settings for the vocabulary of `init`, if that is a folder or a name on the Hugging Face Hub."""
     given = dict(one.partition("=")[::2] for one in settings)
     source = given.get("init", "none")
-    with suppress(ValueError):  # the value may be a string without quotes
+    with suppress(ValueError):  # a string without quotes is not JSON, and is used as it is
         source = str(parse_json(source))
     words = None if source == "none" or "data.vocabulary" in given else find_words(source)
     if words is None:

@@ -100,7 +100,8 @@ class Sharded(PassRunner):
 
         self.ranks = ranks
         for tensor in model.state_dict().values():
-            distributed.broadcast(tensor, 0)  # all ranks must shard the same initial weights
+            # All ranks must shard the same initial weights, so those of rank 0 are sent to all.
+            distributed.broadcast(tensor, 0)
         layers = {id(m): m for part in model.modules() if isinstance(part, nn.ModuleList) for m in part}
         mesh = init_device_mesh(ranks.device.type, (ranks.world,))
         for layer in layers.values():

@@ -23,7 +23,7 @@ from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import process_context
 from diptych.training.config import TrainingConfig
 
-MOST = 8  # maximum of the default number of loader processes
+MOST = 8  # by default, there are at most this many loader processes
 Place = TypeVar("Place")
 Made = TypeVar("Made")
 
@@ -149,7 +149,7 @@ class BatchPart:
 
     batch: Any
     counts: Counts
-    left_out: dict[str, str]  # {key of an unreadable record: reason}, of the run so far
+    left_out: dict[str, str]  # {key of a record that could not be read: reason}, since the run began
     held: frozenset[str] = frozenset()  # objectives that would have targets if the batch were not idle
 
     @property
@@ -226,7 +226,8 @@ class Sender:
         now = torch.cuda.current_stream(self.device)
         now.wait_event(there)
         for tensor in batch.tensors() if hasattr(batch, "tensors") else ():
-            tensor.record_stream(now)  # keeps the allocator from reusing its memory before this stream has read it
+            # The allocator may reuse the tensor's memory only after this stream has read the tensor.
+            tensor.record_stream(now)
         return batch
 
 

@@ -13,7 +13,7 @@ from diptych.training.config import OptimizerConfig
 from diptych.training.muon import ORTHOGONAL, Muon
 from diptych.training.sharding import plain
 
-MULTIPLIER = "multiplier"  # key of a parameter group: factor of its learning rate
+MULTIPLIER = "multiplier"  # key of a parameter group, with the factor of the group's learning rate
 LATE = 1e12  # at this step number, 1 - beta ** step rounds to 1
 
 

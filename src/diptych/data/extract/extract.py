@@ -36,10 +36,10 @@ from diptych.vision.image_files import picture_size, same_shape
 from diptych.vision.pictures import as_picture
 
 LOCAL, RAY = "local", "ray"
-EXTRACTING = (LOCAL, RAY)  # engines
+EXTRACTING = (LOCAL, RAY)  # engines that can extract regions
 CPU = torch.device("cpu")
-WINDOW = 4  # number of batches whose images are sorted by aspect ratio together, which saves padding
-MOST_BYTES = 256 * 2**20  # limit of the decoded images in memory; one image may take 200 MB
+WINDOW = 4  # the images of this many batches are sorted by aspect ratio together, which saves padding
+MOST_BYTES = 256 * 2**20  # the decoded images in memory take at most this many bytes; one image may take 200 MB
 
 Readable: TypeAlias = "tuple[Record, Picture | None]"  # None: the detector needs no image
 Opened: TypeAlias = "tuple[Record, Picture | DataError | None]"
@@ -101,7 +101,8 @@ def extract(
             writing = writer.submit(dict[str, str])
             for extracted, failed in windows:
                 _settle(writing, result)
-                writing = writer.submit(_add, store, extracted)  # in a thread, while the next window is extracted
+                # Stored in a thread, while the regions of the next window are extracted.
+                writing = writer.submit(_add, store, extracted)
                 result.written += len(extracted)
                 result.failed.update(failed)
                 finished = result.written + len(result.failed)
@@ -288,7 +289,7 @@ def _misplaced(record: Record) -> DataError | None:
         return None
     try:
         wrong = misplaced_boxes(record, picture_size(record.image))
-    except DataError:  # the image is missing, but the detector does not need it
+    except DataError:  # the detector works without the image, which is missing
         return None
     return None if wrong is None else DataError(wrong, key=record.key)
 

@@ -20,10 +20,11 @@ from diptych.vision.image_files import is_named_image
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 SYNONYMS = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
-JOINED = {"restval": "train"}  # parts of a split; restval: images of COCO's val set that papers train on
+JOINED = {"restval": "train"}  # {part of a split: split}; restval: images of COCO's val set on which papers train
 JSON = (".json", ".jsonl")
-NEAREST = 2  # number of formats that an error suggests
-_NAMED = re.compile(rf"(?<![a-z])({'|'.join((*SHARES, *SYNONYMS))})(?=\d*(?![a-z]))", re.I)  # train in train2017
+NEAREST = 2  # an error suggests this many formats
+# Finds a split in a file's name, such as train in train2017.
+_NAMED = re.compile(rf"(?<![a-z])({'|'.join((*SHARES, *SYNONYMS))})(?=\d*(?![a-z]))", re.I)
 LIST_THEM = "all formats: diptych data formats"
 Item = TypeVar("Item")
 
@@ -70,7 +71,7 @@ class Wanted:
     split: str | None = None  # None: drawn at random for each image, with `seed`
     seed: int = 0
     skips: Skips = field(default_factory=Skips)  # counts entries that are left out
-    crowds: bool = False  # keep COCO's crowd boxes (`iscrowd`)
+    crowds: bool = False  # True: COCO's crowd boxes (`iscrowd`) are kept
     drawn: set[str] = field(default_factory=set)  # keys of records whose split was drawn at random
 
     def split_of(self, key: str) -> str:

@@ -136,7 +136,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
 
     def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
-        name = names.setdefault(os.path.normpath(line.image), line.image)  # ./a.jpg and a.jpg are equal
+        name = names.setdefault(os.path.normpath(line.image), line.image)  # ./a.jpg and a.jpg are the same image
         split = (line.split or "").strip() and line.split
         new = set[str]() if split else value.value.keys() - keys - {"split"}
         if close := [*sorted(new & MEANT), *get_close_matches("split", new, 1, 0.75)]:

@@ -17,7 +17,7 @@ class StorybookManifest(Struct):
 
     world: int
     seed: int
-    splits: dict[str, int]  # split -> number of images that are completely written
+    splits: dict[str, int]  # {split: number of images that are written, each with all its files}
 
 
 def read_all(folder: Path, skips: Skips | None = None) -> list[Record]:

@@ -140,11 +140,12 @@ class StoreWriter:
 
     def __init__(self, folder: Path, contract: FeatureContract, records_per_shard: int = 1000) -> None:
         self.folder, self.contract, self.records_per_shard = folder, contract, records_per_shard
-        self._pending: list[tuple[Record, bytes]] = []  # records to be written, with their JSON
+        self._pending: list[tuple[Record, bytes]] = []  # records that are not written yet, with their JSON
         self._shards: list[ShardEntry] = []
         self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
-        self._made_by: str | None = version("diptych")  # oldest version that wrote to this store; None: before 0.1
-        self.done: dict[str, Path | None] = {}  # key of each record in the store -> its image
+        # Oldest version of Diptych that wrote to this store; None: a version before 0.1.
+        self._made_by: str | None = version("diptych")
+        self.done: dict[str, Path | None] = {}  # {key of a record in the store: path of its image}
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():
             before = Store(folder)
@@ -201,8 +202,8 @@ class StoreWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # After Ctrl-C, pending records are written. After any other error they are not: an error in writing would hide
-        # the first one.
+        # After Ctrl-C, pending records are still written. After any other error they are not, because a second error
+        # would hide the first.
         try:
             if kind is None or issubclass(kind, KeyboardInterrupt | Terminated):
                 self.flush()
@@ -248,7 +249,7 @@ class _Shard(PickledWithoutCaches):
 
         The file's size is checked first, because reading a truncated memory map kills the process (SIGBUS).
         """
-        # A file that was deleted in the meantime stays mapped, so it needs no check.
+        # A file that was deleted after it was opened stays mapped, so it needs no check.
         if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
             raise DataError("a file was cut during reading; extract or copy the store again", shard=self.path.name)
         return self._tables[table]
@@ -289,7 +290,7 @@ class _Shard(PickledWithoutCaches):
     def stored_regions(self, row: int) -> Regions:
         start, end = _span(self._rows("ends"), row)
         columns: dict[str, Tensor] = {}
-        with suppress(SafetensorError, IndexError):  # a damaged header; the checksum below reports it
+        with suppress(SafetensorError, IndexError):  # the header may be damaged; the checksum below reports that
             columns = {name: every[start:end] for name, every in self._columns.items() if name != "whole"}
             if "whole" in self._columns:
                 columns["whole"] = self._columns["whole"][row]

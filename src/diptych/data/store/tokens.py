@@ -28,9 +28,9 @@ from diptych.runtime.files import parse_json, text_of, write_atomically
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "tokenizer.json"
-CASED_LEAST = 1000  # a vocabulary of this size or more without capital letters is uncased
+CASED_LEAST = 1000  # a vocabulary of at least this size is taken for uncased if it has no capital letters
 END = "</w>"  # marks the end of a word in BPE
-LONGEST_WORD = 1000  # in letters; longer strings are data, not words
+LONGEST_WORD = 1000  # number of letters; a longer string is data, not a word
 ENDLESS = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
 SPACE = "▁"  # first letter of a word after a space, in vocabularies that Diptych trains
 # (pattern, replacement): remove the spaces that BERT's splitting puts around each punctuation sign.
@@ -128,7 +128,7 @@ class Tokens:
             return cls(tokenizer, str(path))
         except CheckpointError:
             raise
-        except Exception as error:  # the library raises only `Exception`
+        except Exception as error:  # the library's errors have no class of their own
             raise CheckpointError(f"{path} is not a tokeniser ({error}); copy it again from its source") from error
 
     def save(self, folder: Path) -> None:

@@ -25,7 +25,7 @@ ASYNCHRONOUS, EVERY = ("cuda",), 4  # on these devices, the search checks only a
 class Hypothesis:
     """A decoded text with its score."""
 
-    tokens: list[int]  # without the final [SEP]
+    tokens: list[int]  # token ids of the text, without the final [SEP]
     score: float  # log-probability including [SEP], adjusted for length, at temperature 1
 
 
@@ -73,7 +73,8 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
             _draw(logs, frames, model.vocabulary, options, batch)
         else:
             _choose(logs, frames, model.vocabulary, options)
-        # The check waits for the GPU, so it is not made in every step. Words after the end do not change the result.
+        # On a GPU, the check waits for queued work, so it is not made in every step. Words after the end of a text do
+        # not change the result.
         due = early and len(frames) % (EVERY if scores.device.type in ASYNCHRONOUS else 1) == 0
         if len(frames) == options.max_words or (due and _settled(frames, model.vocabulary.sep, options)):
             return frames

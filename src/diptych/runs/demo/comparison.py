@@ -30,8 +30,8 @@ ROW, PREDICTIONS = "row.json", "said.json"
 class Cell:
     """One training run of the comparison, as plain values that can be sent to another process."""
 
-    task: str  # a name in TASKS
-    arm: str  # such as "from scratch"
+    task: str  # name of a task, a key of TASKS
+    arm: str  # name of the arm, such as "from scratch"
     labels: int  # number of labelled scenes
     seed: int
     lr: float

@@ -29,8 +29,8 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig, FasterRCNNDetection, Layer
 from diptych.vision.detectors.selection import STORYBOOK, Selection
 
-# Prefixes of the parameters that Muon trains: the feature layer and all convolutions but the last ones (1 and 4
-# channels).
+# Prefixes of the parameters that Muon trains: the feature layer, and all convolutions except the last ones, which have
+# 1 and 4 channels.
 MUON_PARAMETERS = ("fine", "stem", "quarter", "eighth", "sixteenth", "down_to_", "mix_", "look_", "describe_region.3")
 POSES = tuple(sorted({pose for kind in KINDS.values() for pose in kind.poses}))
 SCENE = {"place": PLACES, "time": ("day", "night"), "weather": ("clear", "rain", "snow")}
@@ -134,7 +134,8 @@ class FasterRCNNRecipe(DetectorRecipe):
     )
     training: TrainingConfig = TrainingConfig(steps=300, batch=6, ema=0.98, checkpoint_every=50, log_every=10)
 
-    proposals: PositiveInt = 200  # proposals per image in training; with torchvision's 2,000 it takes 4x as long
+    # Number of proposals per image in training; with torchvision's 2,000, a step takes 4 times as long.
+    proposals: PositiveInt = 200
     regions: PositiveInt = 64  # proposals per image for the box head; torchvision's 512 are for 80 classes
 
     def network(self) -> tuple[nn.Module, Updates]:

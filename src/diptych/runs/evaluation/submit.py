@@ -152,7 +152,7 @@ def _number(key: str) -> int:
 
 def _vcr(predictions: Sequence[Mapping[str, Any]]) -> str:
     scores: dict[str, dict[str, list[float]]] = {}
-    for prediction in predictions:  # the candidates of a group are in order
+    for prediction in predictions:  # the predictions for a question's candidates are in the order of the candidates
         question, _, group = prediction["group"].rpartition("/")
         scores.setdefault(question, {}).setdefault(group, []).append(prediction["score"])
     text = io.StringIO()
