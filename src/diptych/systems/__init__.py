@@ -32,8 +32,8 @@ __all__ = [
 
 LISTED = "`diptych recipes` lists all"
 RECIPES: dict[str, Preset] = {}
-STAGED: dict[str, StagedPreset] = {}  # name -> recipe of several stages
-# (`systems`, `tasks`, `recipes` or `objectives`; name) -> the module that added it.
+STAGED: dict[str, StagedPreset] = {}  # {name: recipe of several stages}
+# {(`systems`, `tasks`, `recipes` or `objectives`; name): the module that added it}.
 _ADDED_BY: dict[tuple[str, str], str] = {}
 
 

@@ -36,9 +36,9 @@ class Importer:
 
     read: Callable[..., Imported]  # called with (file of weights, vocab.txt, lowercase=...)
     extractor: str  # detector whose features the released models use
-    selection: str  # how their regions were selected
+    selection: str  # how the regions were selected, for users
     lowercase: bool  # True: the released models have a lower-case vocabulary
-    detector: str  # prefix of the extractor's name in feature contracts, for our detector with the same features
+    detector: str  # prefix of the extractor's name, if our detector computes the same features
     key_prefixes: tuple[str, ...] = ()  # prefixes of keys that only this system's checkpoints have
 
 
@@ -55,14 +55,14 @@ class System:
     selection: Selection  # rule that selects regions, as in the paper
     objectives: type[Objectives]  # settings of pre-training
     recipes: tuple[NamedPreset, ...]  # NAME/small/TASK is derived from NAME/small/pretrain if it is missing
-    selections: Mapping[str, Selection] = field(default_factory=dict)  # further rules that select regions, by name
-    tables: Path | None = None  # paper.toml, the tables of its paper
+    selections: Mapping[str, Selection] = field(default_factory=dict)  # {name: further rule that selects regions}
+    tables: Path | None = None  # path of paper.toml, which has the tables of the paper
     # Initialises a model from weights of BERT or another system; called with (model, file or folder or hub id).
     start: Callable[[Any, str], ImportReport] | None = None
     # Initialises the part of a model that reads pixels; called with (model, file or folder, order of colours).
     start_network: Callable[[Any, str, Colours], ImportReport] | None = None
     importer: Importer | None = None  # None: the authors published no weights
-    declines: Mapping[str, str] = field(default_factory=dict)  # task that it cannot learn -> the reason
+    declines: Mapping[str, str] = field(default_factory=dict)  # {task that the system cannot learn: reason}
 
     @property
     def rules(self) -> dict[str, Selection]:

@@ -42,7 +42,7 @@ class Captioning:
 
     tokens: Tokens
     decoding: DecodingOptions
-    max_words: int = 20  # longer captions are cut, as in the papers
+    max_words: int = 20  # a longer caption is cut to this many tokens, as in the papers
     split_words: bool = False  # score the words as BERT's tokeniser splits them (t - shirt), as the papers' code does
     # Captions that were left out, by key. All their words are out of vocabulary, so the model would learn to write
     # [UNK].
@@ -54,7 +54,7 @@ class Captioning:
         samples = []
         for position, caption in enumerate(record.captions):
             key, text = f"{record.key}#{position}", encode(self.tokens, caption, self.max_words)
-            if len(text) == 1:  # an empty caption is only [SEP]; `diptych check` reports it
+            if len(text) == 1:  # a text with only [SEP] is an empty caption, which `diptych check` reports
                 continue
             if self.tokens.knows(text[:-1].tolist()):
                 samples.append(Sample(key, record.key, None, text))

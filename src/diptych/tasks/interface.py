@@ -22,7 +22,8 @@ from diptych.runtime.errors import ServingError
 from diptych.tasks.run import predict_records
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
-Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]  # fail_fast: an error names only one text
+# Fail_fast: the error names only the first invalid text.
+Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]
 PixelBox = tuple[int, int, int, int]  # (left, top, width, height), as in COCO
 
 
@@ -95,7 +96,7 @@ class PageView(Message):
     """An answer as the web page shows it, from top to bottom. `summary` is the answer's line in the page's history."""
 
     summary: str
-    words: str | None = None  # a text; with an explanation, its words and the regions highlight each other
+    words: str | None = None  # a text; in an explanation, its words and the regions of the image highlight each other
     explanation: Explanation | None = None
     box: PixelBox | None = None  # a box that is drawn on the image
     verdicts: tuple[str, ...] = ()
@@ -110,9 +111,9 @@ class PageView(Message):
 class Form:
     """How users enter a field of a request: in a form of the web page, or as a command-line argument or option."""
 
-    label: str = ""  # label on the page; empty: not on the page
+    label: str = ""  # the field's label on the page; empty: the field is not on the page
     hint: str = ""  # example value, shown on the page
-    more: bool = False  # True: on the page in the folded section of further options
+    more: bool = False  # True: the page shows the field only in its folded section of further options
     argument: str = ""  # name of the command-line argument; empty: the field is an option
     each: bool = False  # True: the argument can be repeated; each value becomes a request
     option: str = ""  # name of the command-line option; default: the field's name
@@ -128,7 +129,7 @@ class TaskModel:
     tokens: Tokens
     decoding: DecodingOptions  # default decoding options, from the model's recipe
     class_names: tuple[str, ...]  # names of its detector's classes
-    build: Callable[[], Task]  # makes the task; raises ServingError if the model has not learnt it
+    build: Callable[[], Task]  # returns the task; raises ServingError if the model has not learnt it
 
     def ask(self, records: Sequence[Record]) -> list[dict[str, Any]]:
         """Return the task's predictions for the records, in order: one per query, such as a question."""
@@ -168,10 +169,10 @@ class GroundedText:
     """A predicted caption or answer, with the record it was predicted from."""
 
     text: str
-    score: float  # log-probability of a caption; probability of an answer
-    precision: Precision  # such as bf16
+    score: float  # log-probability of a caption, or probability of an answer
+    precision: Precision  # precision in which the model computed, such as bf16
     record: Record
-    words: tuple[str, ...]  # words of a caption; an answer is a single item
+    words: tuple[str, ...]  # words of a caption; an answer is stored as a single word
     weigh: Callable[[], Tensor] = field(repr=False, compare=False)
     others: tuple[tuple[str, float], ...] = ()  # less probable captions or answers, with their scores
     class_names: tuple[str, ...] = ()  # names of the detector's classes
@@ -204,7 +205,7 @@ class GroundedText:
 class InterfaceWords:
     """Texts about a task for model cards and the web page."""
 
-    does: str  # on a model card, completes "It ...": "answers questions about an image"
+    does: str  # completes the sentence "It ..." on a model card: "answers questions about an image"
     example: str  # on a model card: a line of Python that uses a loaded `model`
     tab: str = ""  # name of its tab on the page; default: the verb
     pipeline: str | None = None  # `pipeline_tag` on the Hugging Face Hub, such as "image-to-text"

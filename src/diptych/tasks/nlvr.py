@@ -51,7 +51,7 @@ class Verdict:
     """The prediction for a statement: true or false."""
 
     true: bool
-    score: float  # probability of the predicted class
+    score: float  # probability of the predicted verdict
     precision: Precision
 
 

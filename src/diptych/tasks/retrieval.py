@@ -20,7 +20,7 @@ from diptych.tasks.spec import Predicted, Small, TaskOptions, TaskScoring, TaskS
 from diptych.tasks.two_towers import TwoTowerRetrieval, TwoTowers, score_vectors
 
 FORMS: tuple[Literal["binary", "choice", "triplet"], ...] = ("binary", "choice", "triplet")
-VALIDATION_GALLERY = 64  # 64 images with one caption each: 4,096 pairs, which a small model scores in seconds
+VALIDATION_GALLERY = 64  # number of images, with one caption each: 4,096 pairs, which a small model scores in seconds
 
 
 def _build(given: TaskOptions) -> Task:

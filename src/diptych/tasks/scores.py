@@ -29,7 +29,7 @@ class Score:
     low: float | None = None
     high: float | None = None
     blind: float | None = None  # score of the baseline that does not see the image
-    ceiling: float | None = None  # human score: one person against the others
+    ceiling: float | None = None  # human score: one person's answer or caption is scored against the others
     notes: tuple[str, ...] = ()  # in a comparison: the number of test images that each model was trained on
 
     def __repr__(self) -> str:

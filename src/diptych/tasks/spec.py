@@ -19,7 +19,7 @@ from diptych.tasks.interface import TaskInterface
 from diptych.tasks.scores import Baselines, Score, Scores
 
 LIKELIHOOD = "likelihood"  # validation score of pre-training: the likelihood of the targets
-SAMPLED = 1000  # warnings are counted over at most this many records, so that large runs start fast
+SAMPLED = 1000  # warnings are counted over at most this many records, so that large runs start quickly
 Prediction = Mapping[str, Any]
 Predict = Callable[[Task], Sequence[Prediction]]  # task -> a model's predictions for a fixed set of records
 Predicted = Mapping[str, Any]  # {key of the query: result}
@@ -60,7 +60,7 @@ class Small:
     objectives: Objectives
     batch: int = 64
     max_words: int = 20
-    about: str = ""  # a remark for users of the recipe
+    about: str = ""  # a remark on the recipe, for its users
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class TrainingRecords:
 class LeavesOut(Protocol):
     """A task that leaves out captions whose words are all out of vocabulary."""
 
-    unknown: dict[str, str]  # {key: left-out caption}
+    unknown: dict[str, str]  # {record's key: caption that was left out}
 
 
 @dataclass(frozen=True)
@@ -97,18 +97,18 @@ class TaskTraining:
     """How a task is trained and validated."""
 
     watched: str  # validation score that chooses the best weights; higher is better
-    objectives: tuple[type[Objectives], ...] = ()  # its kinds of objectives, in addition to those of systems
+    objectives: tuple[type[Objectives], ...] = ()  # the task's own kinds of objectives, in addition to those of systems
     small: Small | None = None  # settings of the recipes SYSTEM/small/TASK
     # (training records, minimum count, maximum number of answers) -> the answers that the model can predict
     answers: Callable[[Iterable[Record], int, int | None], Answers] | None = None
     begin: Callable[[Task, nn.ModuleDict, Heads], None] | None = None  # initialises new heads
     validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = (
-        None  # (task, records) -> task and records of validation
+        None  # (task, records) -> (task, records) with which the run validates
     )
     notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None  # yields warnings before a run
     # Fits the answers' temperature to predictions for validation records.
     calibrate: Callable[[Task, Predict, Sequence[Record]], Calibration | None] | None = None
-    separators: int = 1  # number of [SEP] tokens in a text
+    separators: int = 1  # number of [SEP] tokens that a text contains
     cuts_texts: bool = True  # True: each text is cut at data.max_words
 
 
@@ -122,11 +122,13 @@ class TaskScoring:
     score: Callable[[Predicted, Sequence[Record], Baselines | None], Scores]  # (predictions, records, baselines)
     # (records to score, training records) -> baselines and ceilings
     baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
-    baseline_regions: int = 0  # number of training records that a baseline needs with regions
-    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None  # difference: second minus first
-    # Computes optional scores, by name, times 100: METEOR and SPICE.
+    baseline_regions: int = 0  # a baseline needs the regions of this many training records
+    # Score of the second predictions minus that of the first.
+    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None
+    # Computes the optional scores with these names, METEOR or SPICE, times 100.
     extra_scores: Callable[[Predicted, Sequence[Record], Sequence[str]], list[Score]] | None = None
-    collect: Callable[[Iterable[Prediction]], Predicted] | None = None  # default: {key of the query: the field `key`}
+    # Groups predictions by query; default: {key of the query: the field `key`}.
+    collect: Callable[[Iterable[Prediction]], Predicted] | None = None
     gallery: bool = False  # True: queries rank a gallery, so --queries, --shortlist and --pairs apply
     # The questions of a record and the answers of predictions, for a report page.
     questions: Callable[[Record], Iterable[Question]] | None = None
@@ -147,7 +149,7 @@ class TaskSpec:
     scoring: TaskScoring
     interface: TaskInterface | None = None  # None: the task can be trained and scored, but has no command
     learnt: Callable[[Any], bool] | None = None  # model -> True if it has learnt the task; default: has `head`
-    also: tuple[str, ...] = ()  # keys that replace `field` in records without it
+    also: tuple[str, ...] = ()  # keys of `Record.words()` that are used for records without `field`
 
     @property
     def pretrains(self) -> bool:

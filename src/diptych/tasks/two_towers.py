@@ -33,7 +33,7 @@ from diptych.tasks.scores import Scores
 from diptych.tasks.shortlist import shortlist
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
-SENTENCES = 256  # texts per batch
+SENTENCES = 256  # number of texts in a batch
 PICTURE = "picture"  # the "key" of a prediction that is an image's vector
 
 
@@ -44,9 +44,9 @@ class TwoTowers(Protocol):
     The dot product of two vectors is their match score.
     """
 
-    def embed_pictures(self, batch: Batch) -> Tensor: ...  # (B, S)
+    def embed_pictures(self, batch: Batch) -> Tensor: ...  # returns vectors (B, S)
 
-    def embed_texts(self, batch: Batch) -> Tensor: ...  # (B, S)
+    def embed_texts(self, batch: Batch) -> Tensor: ...  # returns vectors (B, S)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class TowerHit:
     """A search result: the key of an image or text, and its cosine similarity to the query."""
 
     key: str
-    score: float  # from -1 to 1
+    score: float  # cosine similarity, from -1 to 1
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ PERSON = "person"
 # Gender-neutral names replace tags of people, as in R2C and VL-BERT.
 NAMES = ("Casey", "Riley", "Jessie", "Jackie", "Avery", "Jaime", "Peyton", "Kerry", "Jody", "Kendall", "Skyler",
          "Frankie", "Pat")  # fmt: skip
-TaggedTokens = list[tuple[int, int | None]]  # (token id, number of the object that it names, if any)
+TaggedTokens = list[tuple[int, int | None]]  # tokens, each with the number of the object that it names, or None
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Vcr:
     """
 
     tokens: Tokens
-    max_words: int = 48  # tokens of both texts together; see `cut`
+    max_words: int = 48  # maximum number of tokens of both texts together; see `cut`
 
     name = "vcr"
 
@@ -98,7 +98,8 @@ class Vcr:
             key=key,
             picture=record.key,
             regions=record.regions,
-            text=max((candidate.text for candidate in candidates), key=len),  # the loader sorts samples by length
+            # The longest text, because the loader sorts samples by length.
+            text=max((candidate.text for candidate in candidates), key=len),
             truth={"candidates": candidates, "right": right if right is not None and right >= 0 else None},
         )
 

@@ -37,7 +37,8 @@ class Verdicts:
     task: str  # name of the task and of its model head
     noun: str  # name of the sentences, in the plural, such as "statements"
     key: str  # the field of a prediction that holds its class
-    classes: Mapping[Any, str]  # {class: its word}, in the order of the head; empty: labels of the data
+    # {class: word for it}, in the order of the head's outputs; empty: the labels in the data.
+    classes: Mapping[Any, str]
     judged: Callable[[Record], Iterable[Judged]]
 
     @property

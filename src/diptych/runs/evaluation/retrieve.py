@@ -41,8 +41,7 @@ class Extent:
     batch: int = 64  # pairs per batch
     by: ModelFolder | None = None  # two-tower model that makes the shortlist; None: `Shortlister`
     folds: int = 1  # split the images into this many separate galleries, in order
-    # Queries to ask: only images, which search for captions (captions), only captions, which search for images
-    # (pictures), or both.
+    # captions: images are the queries, and captions are ranked. pictures: the reverse. both: both directions.
     asks: Asks = "both"
 
     def __post_init__(self) -> None:

@@ -37,7 +37,7 @@ from diptych.runtime.configs import derive
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError
 
-WORDS, REGIONS = 0, 1  # segments
+WORDS, REGIONS = 0, 1  # segment ids
 
 
 class ImageBertConfig(TextConfig):
@@ -171,7 +171,7 @@ class LocatedRegionEmbedding(nn.Module):
         embedded, boxes = self.feature(features), geometry(batch, "paper", "paper")
         if hasattr(self, "whole"):
             embedded = torch.cat([embedded, self.whole(self._whole(batch))[:, None]], 1)
-            # The box of the whole image: its corners and its share of the area.
+            # The whole image as a box: its corners and its share of the area.
             all_of_it = to_device([0.0, 0.0, 1.0, 1.0, 1.0], boxes.device)
             boxes = torch.cat([boxes, all_of_it.expand(len(batch), 1, 5)], 1)
         places = self.place(boxes)

@@ -30,7 +30,8 @@ from diptych.tasks.vcr import VcrObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
-MATCHING = TdenObjectives(words=False, regions=False, writing=False, two_pass=None)  # only image-text matching
+# Objectives with image-text matching only.
+MATCHING = TdenObjectives(words=False, regions=False, writing=False, two_pass=None)
 
 # Recipes with the paper's sizes and hyperparameters.
 PRETRAIN = preset(
@@ -84,7 +85,7 @@ VCR = PRETRAIN.but(
     objectives=VcrObjectives(),
     optimizer={"lr": 2e-5, "warmup_share": 0.05, "schedule": "step", "milestones": (26_600, 53_200), "gamma": 0.1},
     training={"steps": 133_000, "batch": 64},
-    data={"max_words": 63},  # 66 in the code, which include [CLS] and two [SEP]
+    data={"max_words": 63},  # the code has 66, including [CLS] and two [SEP]
 )
 
 # Recipes with the settings of the re-release (docs/fidelity.md). Its pre-training makes two passes per batch, and each

@@ -25,7 +25,7 @@ from diptych.runtime.weight_files import Tensors
 Network = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 Stride = Literal["1x1", "3x3"]
 STRIDE = 16  # stride of the maps after stage 3, in pixels
-CELLS = 14  # cells per region and axis, as in VL-BERT
+CELLS = 14  # RoIAlign computes this many cells per box and axis, as in VL-BERT
 FIRST, LAST = "conv1.weight", "layer4.0.conv1.weight"  # tensor names by which a ResNet is recognised in a file
 PARTS, COUNTER = ("conv1.", "bn1.", "layer"), "num_batches_tracked"
 
@@ -129,7 +129,7 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     }
     wanted = network.state_dict()
     counters = {name: value for name, value in wanted.items() if name.endswith(COUNTER)}
-    ours = counters | ours  # torchvision's detectors have no batch counters in their frozen norms
+    ours = counters | ours  # the frozen batch norms of torchvision's detectors have no counters of batches
     sizes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in (ours, wanted)]
     if sizes[0] != sizes[1]:
         other = sorted(name for name in ours.keys() | wanted.keys() if sizes[0].get(name) != sizes[1].get(name))[0]
