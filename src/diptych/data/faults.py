@@ -65,7 +65,7 @@ FAULTS = (
     Fault("right answers with capital letters, signs or articles were scored as wrong if all annotators agree", "0.1.0",
           _scores("vqa"), "diptych evaluate --model MODEL --data STORE --json"),
     Fault("the vocabulary drops accents and splits Chinese words, so decoding does not restore texts", "0.1.0",
-          _strips, "diptych tokenizer train or diptych pretrain, then fine-tune on that", shows=True),
+          _strips, "diptych tokenizer train or diptych pretrain, then fine-tune the new model", shows=True),
     Fault("recall counted identical captions of other images as errors", "0.1.0",
           _scores("retrieval"), "diptych rank --model MODEL --data STORE --json"),
 )  # fmt: skip

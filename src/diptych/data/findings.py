@@ -23,7 +23,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "no records": ("error", "the data set is empty"),
     "key twice": ("error", "keys identify images and must be unique"),
     "record damaged": ("error", "its bytes changed after extraction: extract again"),
-    "detector": ("error", "a model trained on these features could not caption an image: extract again"),
+    "detector": ("error", "a model trained on these features could not read image files: extract again"),
     "no detector": ("warning", "a model trained on this store could not read image files: repeat the extract command"),
     "known fault": ("warning", "an earlier version of Diptych wrote a wrong file: run the command in each line"),
     "contract": ("error", "the model was trained on other features: extract with the model's detector"),

@@ -59,7 +59,7 @@ class WrittenTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     about: str
-    parts: tuple[str, ...] = ()  # keys of the section `[parts]`; empty for tables that only have text
+    parts: tuple[str, ...] = ()  # keys of the section `[parts]`; empty for a table of texts
     rows: tuple[Annotated[tuple[str, ...], Field(min_length=1, max_length=4)], ...]
     spaced: bool = False  # True: cells contain spaces, and ` | ` separates them
     systems: dict[str, str] = {}  # {name of a row: system}; default: the paper's system for rows with commands

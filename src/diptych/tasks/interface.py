@@ -22,7 +22,7 @@ from diptych.runtime.errors import ServingError
 from diptych.tasks.run import predict_records
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
-# Fail_fast: the error names only the first invalid text.
+# fail_fast: the error names only the first invalid text.
 Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]
 PixelBox = tuple[int, int, int, int]  # (left, top, width, height), as in COCO
 

@@ -111,7 +111,7 @@ def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], a
             else "the disk is full"
         )
         raise TrainingError(
-            f"{why}: the {what} needs {megabytes(wanted)} in {folder}, {megabytes(free)} are free. Earlier "
+            f"{why}: the {what} needs {megabytes(wanted)} in {folder}, but only {megabytes(free)} are free. Earlier "
             "checkpoints are complete, and no incomplete one is left: free space (or lower training.keep) and run "
             "the same command again"
         ) from error

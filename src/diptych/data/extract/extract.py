@@ -335,7 +335,7 @@ def misplaced_boxes(record: Record, size: tuple[int, ...]) -> str | None:
         return None
     turned = ", as if it were rotated" if same_shape(declared[::-1], (width, height)) else ""
     return (
-        f"the data has boxes for an image of {declared[0]} x {declared[1]} pixels, but it is {width} x {height}"
+        f"the data has boxes for an image of {declared[0]} x {declared[1]} pixels, but the file has {width} x {height}"
         f"{turned}; correct `width` and `height` and the boxes"
     )
 

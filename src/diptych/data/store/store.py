@@ -251,7 +251,7 @@ class _Shard(PickledWithoutCaches):
         """
         # A file that was deleted after it was opened stays mapped, so it needs no check.
         if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
-            raise DataError("a file was cut during reading; extract or copy the store again", shard=self.path.name)
+            raise DataError("a file shrank while it was read; extract or copy the store again", shard=self.path.name)
         return self._tables[table]
 
     @cached_property
@@ -367,8 +367,8 @@ def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:
         if index["format"] != FORMAT:
             detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else "DETECTOR"
             raise DataError(
-                f"{path} has format {index['format']!r}, but this Diptych reads {FORMAT}; make the store again in a "
-                f"new folder: diptych extract DATA --out OUT --detector {detector} (for a store made from "
+                f"{path} has format {index['format']!r}, but this version of Diptych reads {FORMAT}; make the store "
+                f"again in a new folder: diptych extract DATA --out OUT --detector {detector} (for a store made from "
                 "features: --detector given --features PATH)"
             )
         if index["check"] != shards.index_check(index):

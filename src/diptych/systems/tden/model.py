@@ -57,7 +57,7 @@ from diptych.systems.tden.layers import (
 )
 
 Structure = Literal["decoupled", "two-stream", "single-stream"]
-READ, WRITTEN = 0, 1  # segment ids of text that is read, and of text that the decoder generates
+READ, WRITTEN = 0, 1  # segment ids of the text that is read, and of the target that the decoder generates
 
 
 class TdenConfig(TextConfig):

@@ -172,11 +172,11 @@ class VLBert(SystemModel):
         batch = replace(batch, regions_present=batch.regions_present & self._within_budget(batch))
         features = self.regions.features(batch)
         visual = self.regions(batch, features, visible)
-        # Next, the tokens of the text: [CLS] and words, (B, 1 + T).
+        # The part of the text: [CLS] and words, (B, 1 + T).
         cls = batch.text.new_full((batch.text.shape[0], 1), self.config.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
         text_present = torch.cat([pictured[:, None], batch.text_present], 1)
-        # Then the regions: r0 (the whole image), regions and [END], (B, 2 + R).
+        # The part of the image: r0 (the whole image), regions and [END], (B, 2 + R).
         present = torch.cat([pictured[:, None], batch.regions_present, torch.ones_like(pictured)[:, None]], 1)
         # Regions come first, as in the attention mask. All positions attend to all, so the order does not matter.
         x = torch.cat([self._regions(batch, visual, pictured), self._words(batch, words, visual, pictured)], 1)
