@@ -50,7 +50,7 @@ QUERIES_BEFORE = Attention(
 REGIONS_AFTER_TEXT = Attention(
     "regions after text", regions=("none", "none", "none"), text=("none", "all", "none"), target=("none", "all", "past")
 )
-# Two separate encoders without cross-modal attention.
+# Two separate encoders: neither the regions nor the text attend to the other.
 UNIMODAL = Attention(
     "unimodal", regions=("all", "none", "none"), text=("none", "all", "none"), target=("none", "none", "past")
 )

@@ -121,7 +121,8 @@ class Objective(Protocol):
     def request(self, batch: Batch) -> StateRequest:
         return StateRequest(heads=self.heads)
 
-    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor: ...  # a scalar, summed over targets
+    # Returns a scalar: the loss, summed over targets.
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor: ...
 
 
 @runtime_checkable
@@ -160,10 +161,10 @@ class Update(Protocol):
     def needs(self) -> Needs: ...  # needs of the update itself, in addition to those of its objectives
 
     @property
-    def weights(self) -> Mapping[str, float]: ...  # objective -> weight of its loss; default: 1
+    def weights(self) -> Mapping[str, float]: ...  # {objective: weight of its loss}; default: 1
 
-    # Gets one sample and its random generator, and returns one or more samples. `partners` None: mismatched pairs are
-    # made from `samples`.
+    # Gets one sample and its random generator, and returns one or more samples. If `partners` is None, mismatched pairs
+    # are made from `samples`.
     def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]: ...
 
     def counts(self, batch: Any) -> Losses: ...
@@ -200,6 +201,6 @@ class Task(Protocol):
     # The record's samples for prediction. The record may lack regions.
     def queries(self, record: Record) -> list[Sample]: ...
 
-    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]: ...  # one prediction per sample
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]: ...  # returns one prediction per sample
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]: ...

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type
 
 from diptych.core.regions import Regions
 
-MASK_CELLS = 14  # cells per side of a mask, as in VL-BERT's RoIAlign
+MASK_CELLS = 14  # a mask has this many cells per side, as in VL-BERT's RoIAlign
 TAG = re.compile(r"\[(\d{1,9})\]")  # a word that refers to an object by its index, such as [0]
-ONE_SOURCE = {"joined": "first"}  # metadata of fields that `joined` takes from one record only
+ONE_SOURCE = {"joined": "first"}  # marks fields that `joined` takes from one record only
 Mark = Literal["text", "tagged", "label", "box", "cells", "regions"]
 ReadText = Annotated[str, "text"]  # text that models read
 TaggedText = Annotated[str, "tagged"]  # text that models read, with tags such as [0]
@@ -90,7 +90,7 @@ class Object:
 
     kind: str
     box: Corners  # box of the object's visible part
-    attributes: Mapping[str, str] = field(default_factory=dict)  # such as {"colour": "red"}
+    attributes: Mapping[str, str] = field(default_factory=dict)  # {attribute: value}, such as {"colour": "red"}
     visible: float = 1.0  # visible share of the object, 0 to 1
     # Mask of MASK_CELLS x MASK_CELLS cells of the box: "#" shows the object, "." does not. (): unknown.
     mask: tuple[CellRow, ...] = field(default=(), repr=False)
@@ -112,7 +112,7 @@ class Record:
     key: str
     split: str = "train"
     image: Path | None = None
-    size: tuple[int, int] | None = None  # (width, height) in pixels
+    size: tuple[int, int] | None = None  # (width, height) of the image in pixels
     captions: tuple[ReadText, ...] = ()
     questions: tuple[Question, ...] = ()
     expressions: tuple[Expression, ...] = ()
@@ -128,8 +128,8 @@ class Record:
     image_id: int | None = field(default=None, repr=False)
     # The data set's ids of the captions, in order. "" or a missing entry: no id.
     caption_ids: tuple[str, ...] = field(default=(), repr=False)
-    # (content hash, difference hash, difference hash of the mirrored image), see diptych.vision.fingerprints. It is set
-    # when regions are extracted. In stores written before version 0.1, the third hash is missing.
+    # (content hash, difference hash, difference hash of the mirrored image); see diptych.vision.fingerprints.
+    # Extraction computes it. In stores written before version 0.1, the third hash is missing.
     fingerprint: Fingerprint | None = field(default=None, repr=False, metadata=ONE_SOURCE)
     # Items of tasks that have no field of their own: {task: items}.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)

@@ -8,7 +8,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]  # a share above 0
 PartialShare = Annotated[float, Field(ge=0, lt=1)]  # a share below 1
 
-Size = Annotated[int, Field(ge=1, le=100_000)]  # size of vectors, or number of regions or positions
+Size = Annotated[int, Field(ge=1, le=100_000)]  # number of values of a vector, of regions of an image, or of positions
 Layers = Annotated[int, Field(ge=1, le=1000)]
 MaybeLayers = Annotated[int, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=0, le=10_000_000)]  # number of words, classes or answers; 0: none
@@ -19,4 +19,4 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 FEWEST = 30
 
 Source = Literal["paper", "official"]  # whether a part follows the paper or the authors' code
-AnswerForm = Literal["binary", "softmax"]  # a sigmoid per answer, or a softmax over all answers
+AnswerForm = Literal["binary", "softmax"]  # one sigmoid per answer, or one softmax over all answers

@@ -41,7 +41,7 @@ class States:
     target: Float[Tensor, "B U D"] | None = None
     # {name of a special token, such as "cls": its state}.
     special: dict[str, Float[Tensor, "B D"]] = field(default_factory=dict)
-    unimodal: tuple[Stream, Stream] | None = None  # (regions, text) before cross-modal attention
+    unimodal: tuple[Stream, Stream] | None = None  # states of (regions, text) before cross-modal attention
     joint: tuple[Stream, Stream] | None = None  # states of (regions, text) in the cross-modal layers
     written: Stream | None = None  # states of a decoder that has read the text (VQA)
     # Input embeddings: "regions" (region features), "places" (boxes), "image" (feature of the whole image), "features"

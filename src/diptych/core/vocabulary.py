@@ -16,7 +16,7 @@ class Vocabulary:
     pad: int
     unknown: int
     cls: int
-    sep: int  # also marks the end of a sentence, like the papers' [STOP]
+    sep: int  # token at the end of a text, like [STOP] in the papers
     mask: int
     # Ids of word pieces that continue a word. Only objectives use them.
     inner: frozenset[int] = field(default=frozenset(), repr=False, compare=False)

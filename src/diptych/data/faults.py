@@ -22,8 +22,8 @@ class Fault:
     """A known fault in files that earlier versions wrote."""
 
     what: str
-    mended: str  # the first version without the fault
-    touches: Callable[[Path], bool]  # True if this store, model, tokeniser or score file may have the fault
+    mended: str  # the first version of Diptych without the fault
+    touches: Callable[[Path], bool]  # returns True if this store, model, tokeniser or score file may have the fault
     again: str  # the command that makes a correct file
     shows: bool = False  # True: `touches` detects the fault itself, so the file's version does not matter
 
@@ -91,7 +91,7 @@ def known_faults(path: Path) -> list[str]:
 
 
 def _touches(fault: Fault, part: Path) -> bool:
-    with suppress(DataError, KeyError, TypeError):  # other checks report damaged files
+    with suppress(DataError, KeyError, TypeError):  # a damaged file is reported by other checks
         return fault.touches(part)
     return False
 

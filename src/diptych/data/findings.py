@@ -18,7 +18,7 @@ Severity = Literal["error", "warning"]
 NO_TEXT = "no text here"
 EXAMPLES = 5
 
-# Kind of finding -> its severity, and what to do about it.
+# {kind of finding: (its severity, what the user can do)}.
 KINDS: dict[str, tuple[Severity, str]] = {
     "no records": ("error", "the data set is empty"),
     "key twice": ("error", "keys identify images and must be unique"),
@@ -91,10 +91,10 @@ class CheckReport:
     records: int = 0
     capitals: int = 0  # number of texts with capital letters
     splits: dict[str, int] = field(default_factory=dict)
-    coverage: dict[str, float] = field(default_factory=dict)  # field -> percent of records that have it
+    coverage: dict[str, float] = field(default_factory=dict)  # {field: percent of records that have it}
     findings: list[CheckFinding] = field(default_factory=list)
-    tasks: dict[str, dict[str, int]] = field(default_factory=dict)  # task -> split -> number of records for the task
-    trained_on: Leakage | None = None  # counts the val and test images that the model was trained on
+    tasks: dict[str, dict[str, int]] = field(default_factory=dict)  # {task: {split: number of records for the task}}
+    trained_on: Leakage | None = None  # numbers of val and test images on which the model was trained
 
     @property
     def ok(self) -> bool:

@@ -23,7 +23,7 @@ from diptych.models.transformer import FUSED
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.plugins import unknown_name
 
-WORDS_MULTIPLE = 64  # on a GPU, the number of scored words is padded to a multiple of this
+WORDS_MULTIPLE = 64  # on a GPU, the number of positions with word scores is padded to a multiple of this
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class SimilarityHead(nn.Module):
     encoded once.
     """
 
-    reads = frozenset[str]()  # it reads `States.unimodal` only
+    reads = frozenset[str]()  # the head reads only `States.unimodal`
 
     def __init__(self, sizes: HeadSizes) -> None:
         super().__init__()

@@ -33,11 +33,11 @@ class Rows:
     batch: int  # number of samples (B)
     length: int  # number of positions of a sample (L)
     most: int  # maximum number of selected positions of a sample (K)
-    home: Int[Tensor, "n"] | None = None  # index of each row among the B x L positions
-    slot: Int[Tensor, "n"] | None = None  # index of each row among the B x K slots
+    home: Int[Tensor, "n"] | None = None  # index of each selected position among the B x L positions
+    slot: Int[Tensor, "n"] | None = None  # index of each selected position among the B x K slots
     # A larger selection, if a layer reads that one and returns only these rows.
     within: Rows | None = None
-    which: Int[Tensor, "n"] | None = None  # index of each row in `within`
+    which: Int[Tensor, "n"] | None = None  # index of each selected position in `within`
 
     @classmethod
     def every(cls, batch: int, length: int) -> Rows:

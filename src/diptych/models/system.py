@@ -140,7 +140,7 @@ class SystemModel(nn.Module):
     config: ResolvedConfig
     heads: nn.ModuleDict
     provides: frozenset[Capability] = frozenset()
-    precision: Precision = "fp32"  # precision of predictions, not of training
+    precision: Precision = "fp32"  # precision of predictions; training has its own
     fewest: int = 1  # a batch with fewer samples than this is computed in fp32
     decodes: bool = False  # True: the target holds words that a decoder reads; False: [MASK] queries
 
@@ -148,7 +148,7 @@ class SystemModel(nn.Module):
         super().__init__()
         self.config = config
 
-    answers_exported: ClassVar[bool] = False  # True: `diptych export` supports its VQA models
+    answers_exported: ClassVar[bool] = False  # True: `diptych export` supports VQA models of this system
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -168,7 +168,7 @@ class SystemModel(nn.Module):
 
 NETWORK = "regions.network."  # name prefix of the weights of the network that reads pixels
 
-# An imported checkpoint: (config, names of heads, tensors, report).
+# What an import returns: (config, names of heads, tensors, report).
 Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, ImportReport]
 
 

@@ -15,8 +15,9 @@ from diptych.models.system import ModelConfig, SystemModel
 from diptych.models.transformer import DecoderCache, LayerCache
 from diptych.runtime.errors import DataError, RecipeError
 
-# A size that trains in minutes on one core. With BERT's width and init_std of 0.02, a layer's output is about half as
-# large as its input. Width 128 needs init_std 0.05 for the same ratio; with 0.02, training takes twice as many steps.
+# Settings of a model that trains in minutes on one core. With BERT's width and init_std of 0.02, a layer's output is
+# about half as large as its input. Width 128 needs init_std 0.05 for the same ratio; with 0.02, training takes twice as
+# many steps.
 TINY: dict[str, Any] = {"width": 128, "heads": 4, "ffn": 512, "max_regions": 32, "init_std": 0.05}
 
 

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, distributed
 from torch.nn import functional as F
 
-_own_group: list[tuple[Any, Any]] = []  # (the run's process group, this module's group of the same processes)
+_own_group: list[tuple[Any, Any]] = []  # (process group of the run, group of the same processes that this module made)
 
 
 def of_all_ranks(own: Float[Tensor, "n S"]) -> tuple[Float[Tensor, "N S"], slice]:

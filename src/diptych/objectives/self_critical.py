@@ -20,7 +20,8 @@ from diptych.objectives.words import word_losses
 from diptych.runtime.errors import RecipeError, TrainingError
 
 Caption = list[int]  # token ids, with the final [SEP] if the caption ended within the maximum length
-Draw = Callable[[Any, Batch], list[list[Caption]]]  # (model, batch) -> captions of each image, the same number for all
+# (model, batch) -> captions of each image; each image has the same number.
+Draw = Callable[[Any, Batch], list[list[Caption]]]
 # The captions of this many images of a batch are logged.
 SHOWN = 3
 
@@ -98,7 +99,7 @@ class SelfCritical:
         self._show(batch, drawn, rewards, baseline)
         device = batch.boxes.device
         advantage = (rewards - baseline).flatten().to(device)
-        # autocast has cached casts of the weights that have no gradients. They must not be used below.
+        # autocast caches casts of the weights. These have no gradients, so they must not be used below.
         torch.clear_autocast_cache()
         with _mode(model, self.dropout):
             logs = self.log_probabilities(model, batch, drawn)

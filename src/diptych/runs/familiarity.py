@@ -25,7 +25,8 @@ from diptych.storybook.detector.detector import KIND
 
 FILE = "familiarity.safetensors"
 CENTRES, ROUNDS = 256, 10  # number of clusters and of k-means iterations
-FEWEST, MOST = 300, 4000  # minimum and maximum number of images to fit; with fewer, the quantile is unreliable
+# Minimum and maximum number of images for a fit; with fewer images, the quantile is unreliable.
+FEWEST, MOST = 300, 4000
 # The start model's fit is dropped if it finds more than this share of the new training images unfamiliar.
 STRANGE = 0.05
 QUANTILE = 0.005  # this quantile of the training images' familiarity is the threshold

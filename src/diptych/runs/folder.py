@@ -57,7 +57,7 @@ VALIDATION = "validation.json"
 VALIDATED = "images"  # key of the number of validation images, which is stored if they are too few for reliable scores
 # Keys of the calibration errors, which are stored times 100.
 UNCALIBRATED, CALIBRATED = "calibration error, uncalibrated", "calibration error"
-HIGHEST = 1e6  # validation scores with a larger absolute value are invalid
+HIGHEST = 1e6  # a validation score with a larger absolute value is invalid
 _NAME = re.compile(r"[\w.-]{1,100}")
 
 
@@ -66,7 +66,7 @@ class Architecture(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    system: str  # a name in SYSTEMS
+    system: str  # name of the model's system, a key of SYSTEMS
     config: SerializeAsAny[ResolvedConfig]
     heads: tuple[str, ...]
     tokens: str | None = None  # SHA-256 of tokenizer.json; None: a version before 0.1 wrote the folder
@@ -267,7 +267,8 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
     _refuse_damaged(folder, weights=False)  # checked last, because the readers above give errors that are more specific
     detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else None
     if detector is not None:
-        check_detector(detector, contract.weights, files=False)  # files are checked when the detector is opened
+        # The detector's files are checked only when the detector is opened.
+        check_detector(detector, contract.weights, files=False)
     answers = Answers.load(folder) if (folder / ANSWERS).is_file() else None
     if answers is not None and len(answers.names) != architecture.config.answers:
         raise _damaged(
@@ -364,7 +365,7 @@ def _validation(path: Path) -> Mapping[str, float] | None:
 
 
 def _is_score(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) <= HIGHEST  # False for NaN
+    return isinstance(value, int | float) and abs(value) <= HIGHEST  # the comparison is False for NaN
 
 
 def _json(path: Path) -> Any:

@@ -43,11 +43,11 @@ class Learner:
     store: Store
     tokens: Tokens
     answers: Answers | None
-    out: Path  # folder of the run
+    out: Path  # path of the run's folder
     spec: TaskSpec
     task: Task
     records: list[int]  # indices of the training records in the store
-    held_out: list[int]  # indices of the validation records with queries of the task; may be empty
+    held_out: list[int]  # indices of the validation records that have queries of the task; may be empty
 
     def check(self) -> Architecture:
         """Return the architecture of the model.
@@ -113,7 +113,7 @@ class Learner:
                 "classes; extract with a detector that predicts classes, or pass features with `classes`"
                 + (f", or leave that objective out: --set objectives.{off}" if off else "")
             )
-        # Every model has the head "word", so that a fine-tuned model can still be trained on words.
+        # Every model has the head "word", so that a fine-tuned model can later be trained to predict words.
         heads = {"word", *self.schedule.heads}
         heads |= {"answer"} if answers is not None and answers.task == OF_VQA else set()
         return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)), diptych=version("diptych"))

@@ -38,7 +38,7 @@ PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # settings of `d
 class Start:
     """The initial weights of a run. The base class means random weights; the subclasses are `Weights` and `Trained`."""
 
-    speaks: bool = False  # True if the weights that read and generate text are trained
+    speaks: bool = False  # True: weights that read and generate text are trained
     source: str | None = None  # path of the start model's folder
     answers: Answers | None = None
     detector: Path | None = None
@@ -245,7 +245,7 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
                 f"has another number, which changes {body[0]}; extract with a detector of that many classes, or pass "
                 "your own regions: diptych extract DATA --out OUT --detector given --features PATH"
             )
-        # Without a list of answers, the meaning of the head's outputs is unknown.
+        # Without a list of answers, it is unknown which answer an output of the head means.
         other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]
         tensors = {name: value for name, value in tensors.items() if name not in other}
         if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):

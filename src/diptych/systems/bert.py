@@ -46,7 +46,8 @@ IN_LAYER = {  # {name inside an encoder layer: our name}, the same in BERT, UniL
     "output.dense": "outer",
     "output.LayerNorm": "norm",
 }
-SELF_ATTENTION = {"attention.self": "attention"}  # the file's query, key and value are joined to one tensor
+# The file has query, key and value as separate tensors, which are joined to one.
+SELF_ATTENTION = {"attention.self": "attention"}
 TABLE = NAMES | layer_table("bert.encoder.layer", "encoder.layers", IN_LAYER, SELF_ATTENTION)
 UNUSED = {
     TIED: "a copy of the word embeddings",
@@ -56,7 +57,7 @@ UNUSED = {
 }
 # The sizes of the model are read from the shapes of these tensors.
 SIZED = ("bert.embeddings.token_type_embeddings.weight", "bert.embeddings.position_embeddings.weight")
-SEQ2SEQ_TASK = 3  # index of the seq2seq slice in UniLM's word head (run_img2txt_dist.py:315)
+SEQ2SEQ_TASK = 3  # number of the slice for seq2seq in UniLM's word head (run_img2txt_dist.py:315)
 
 
 def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> ImportReport:

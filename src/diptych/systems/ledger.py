@@ -50,7 +50,7 @@ class TablePart(BaseModel):
 
     title: str  # data set and split of the table, such as COCO test
     columns: tuple[str, ...]  # names of the columns, as the paper writes them
-    task: str | None = None  # the task that is scored; None: the columns are not scores
+    task: str | None = None  # name of the task that is scored; None: the columns are not scores
 
 
 class WrittenTable(BaseModel):
@@ -61,7 +61,7 @@ class WrittenTable(BaseModel):
     about: str
     parts: tuple[str, ...] = ()  # keys of the section `[parts]`; empty for a table of texts
     rows: tuple[Annotated[tuple[str, ...], Field(min_length=1, max_length=4)], ...]
-    spaced: bool = False  # True: cells contain spaces, and ` | ` separates them
+    spaced: bool = False  # True: the cells of a row contain spaces, so ` | ` separates the cells
     systems: dict[str, str] = {}  # {name of a row: system}; default: the paper's system for rows with commands
 
 
@@ -73,7 +73,7 @@ class PaperRow:
     numbers: tuple[str, ...]  # numbers as printed, one per column; `-` if the paper does not report it
     commands: tuple[str, ...] = ()  # commands of the row, in order; empty for a system that Diptych does not have
     system: str | None = None  # system of the row; None: Diptych does not have it
-    note: str = ""  # remark for the reader
+    note: str = ""  # remark on the row
 
     @property
     def recipes(self) -> tuple[str, ...]:

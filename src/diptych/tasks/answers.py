@@ -18,7 +18,7 @@ from diptych.runtime.files import parse_json, text_of, write_atomically
 FILE = "answers.json"
 OF_VQA = "vqa"  # an answers.json that names no task is for this one
 UNKNOWN = "<unk>"  # answer of class 0, which is never predicted
-# VQA's normalisation drops these signs, although they change an answer's meaning: -5, <5, 1,5 (not 1,000), C++, B-.
+# VQA's normalisation drops these signs, although they change the meaning of an answer: -5, <5, 1,5 (not 1,000), C++.
 _SIGNS = re.compile(r"(?<!\w)[-+<>]+(?=\s?\d)|\d,\d(?!\d\d\b)|\w[-+]+(?!\w)")
 
 
@@ -30,7 +30,7 @@ class Answers:
     """
 
     names: tuple[str, ...]
-    temperature: float = 1.0  # the logits are divided by this number (tasks/calibration.py)
+    temperature: float = 1.0  # the logits of the answers are divided by this number (tasks/calibration.py)
     # The task that the list of answers belongs to. A model of another task rejects the list.
     task: str = OF_VQA
 

@@ -117,7 +117,8 @@ class BlindAnswers:
     at_least: int
     overall: str
     by_kind: Mapping[str, str]
-    by_words: Mapping[Words, tuple[str, int]]  # {prefix: (most frequent answer, number of questions)}
+    # {first words of a question: (most frequent answer, number of questions)}.
+    by_words: Mapping[Words, tuple[str, int]]
 
     @classmethod
     def of(cls, questions: Iterable[Question], at_least: int | None = None) -> BlindAnswers:
@@ -251,7 +252,8 @@ def answer_ceiling(questions: Iterable[Question]) -> dict[str, float] | None:
         if people < 2:
             return None
         counts = Counter(map(normalise_answer, question.answers))
-        enough = (people - 1) / 3  # 3 of 9 other people; with fewer people, a third of the others
+        # As in VQA's rule: 3 of 9 other people must agree; if there are fewer people, a third of the others.
+        enough = (people - 1) / 3
         agreed = sum(count * min(1.0, (count - 1) / enough) for count in counts.values()) / people
         by_kind["all"].append(agreed)
         by_kind.setdefault(question.kind, []).append(agreed)

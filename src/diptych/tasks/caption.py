@@ -43,9 +43,10 @@ class Captioning:
     tokens: Tokens
     decoding: DecodingOptions
     max_words: int = 20  # a longer caption is cut to this many tokens, as in the papers
-    split_words: bool = False  # score the words as BERT's tokeniser splits them (t - shirt), as the papers' code does
-    # Captions that were left out, by key. All their words are out of vocabulary, so the model would learn to write
-    # [UNK].
+    # True: captions are scored with words split as in BERT (t - shirt), as in the papers' code.
+    split_words: bool = False
+    # {key: caption that was left out}. All words of the caption are out of vocabulary, so the model would learn to
+    # write [UNK].
     unknown: dict[str, str] = field(default_factory=dict, compare=False)
 
     name = "caption"
@@ -199,7 +200,8 @@ class CaptionRequest(interface.TaskRequest):
     explain: bool = Field(default=False, description="Also return the regions, with the influence of each on words.")
 
 
-OWN = {"model", "explain", "captions", "sample", "seed"}  # fields of a request that are not in `DecodingOptions`
+# Fields of a caption request that `DecodingOptions` does not have.
+OWN = {"model", "explain", "captions", "sample", "seed"}
 
 
 class OtherCaption(interface.Message):

@@ -39,7 +39,7 @@ class GalleryCaption:
 
     key: str
     text: str
-    picture: int  # row of its image in the table
+    picture: int  # number of the row that the caption's image has in the table
     id: str = ""  # id of the caption in the data set, if it has one
 
 

@@ -44,7 +44,7 @@ class CaptionTask:
 
     tokens: Tokens
     max_words: int = MAX_WORDS
-    # Captions that are left out of training, by key, because all their words are out of vocabulary.
+    # {key: caption that training left out, because all its words are out of vocabulary}.
     unknown: dict[str, str] = field(default_factory=dict, compare=False, kw_only=True)
 
     name = "retrieval"

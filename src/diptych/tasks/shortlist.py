@@ -21,7 +21,8 @@ from diptych.tasks.gallery import RetrievalGallery
 
 Matrix = NDArray[np.float64]
 MOST = 5000  # the regression is fitted to at most this many training images, which need 1 GB with the papers' features
-PENALTY = 0.1  # ridge penalty per training image; inputs have a standard deviation of 1
+# The ridge penalty is this number times the number of training images; inputs have a standard deviation of 1.
+PENALTY = 0.1
 
 
 @dataclass(frozen=True)

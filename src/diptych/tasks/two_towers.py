@@ -34,7 +34,7 @@ from diptych.tasks.shortlist import shortlist
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
 SENTENCES = 256  # number of texts in a batch
-PICTURE = "picture"  # the "key" of a prediction that is an image's vector
+PICTURE = "picture"  # "key" of a prediction that is the vector of an image
 
 
 @runtime_checkable
@@ -199,7 +199,7 @@ def _ranks(
     pictures = [each for each in predictions if each["key"] == PICTURE and each["picture"] in captioned]
     place = {each["picture"]: number for number, each in enumerate(pictures)}
     owners = [place[each["picture"]] for each in texts]
-    # Computed in NumPy: validation runs under autocast, where torch would multiply in bf16.
+    # NumPy computes this, because under autocast in validation, torch would multiply in bf16.
     table = np.array([p["vector"] for p in pictures]) @ np.array([t["vector"] for t in texts]).T
     words = {f"{one.key}#{number}": text for one in records for number, text in enumerate(one.captions)}
     captions = [words.get(each["key"], each["key"]) for each in texts]

@@ -117,7 +117,7 @@ class Vcr:
         for piece in split_at_tags(text):
             if isinstance(piece, int) and piece < len(objects):
                 words += [(token, piece) for token in self.tokens.encode(names[piece])]
-            else:  # a tag without an object stays text; `diptych check` lists it
+            else:  # a tag without an object stays in the text; `diptych check` lists such tags
                 plain = piece if isinstance(piece, str) else f"[{piece}]"
                 words += [(token, None) for token in self.tokens.encode(plain)]
         return words
@@ -351,12 +351,12 @@ VCR = TaskSpec(
     training=TaskTraining(
         watched="Q->AR",
         objectives=(VcrObjectives,),
-        # 48 tokens, because a text is a question and an answer. With a batch of 16, VCR stays at chance
+        # A text is a question and an answer, so it needs 48 tokens. With a batch of 16, VCR's accuracy stays at chance
         # (experiments/LOG.md).
         small=Small(VcrObjectives(), max_words=48),
         notes=_without_region,
         separators=2,
-        cuts_texts=False,  # False: `cut` shortens both texts together
+        cuts_texts=False,  # each text is cut by `cut`, which shortens both texts of a pair together
     ),
     scoring=TaskScoring(
         noun="questions",

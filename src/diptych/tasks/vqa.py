@@ -44,8 +44,8 @@ class Vqa:
     tokens: Tokens
     answers: Answers
     max_words: int = 20
-    slot: bool = False  # True: the question is followed by [MASK] [SEP]; the answer is predicted at [MASK]
-    form: AnswerForm = "binary"  # binary: a sigmoid per answer; softmax: over all answers
+    slot: bool = False  # True: [MASK] [SEP] follows the question, and the answer is predicted at [MASK]
+    form: AnswerForm = "binary"  # binary: one sigmoid per answer; softmax: one softmax over all answers
 
     name = "vqa"
 

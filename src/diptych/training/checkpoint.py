@@ -43,7 +43,7 @@ class Checkpoint:
 
     step: int
     state: dict[str, Any]
-    tensors: dict[str, dict[str, Tensor]]  # group ("model", "optimizer", "ema") -> name -> tensor
+    tensors: dict[str, dict[str, Tensor]]  # {group ("model", "optimizer" or "ema"): {name: tensor}}
 
 
 def folder_of(root: Path, step: int) -> Path:

@@ -150,7 +150,7 @@ class BatchPart:
     batch: Any
     counts: Counts
     left_out: dict[str, str]  # {key of a record that could not be read: reason}, since the run began
-    held: frozenset[str] = frozenset()  # objectives that would have targets if the batch were not idle
+    held: frozenset[str] = frozenset()  # objectives that would have targets if all records of the batch could be read
 
     @property
     def keys(self) -> list[str]:
@@ -244,7 +244,8 @@ def prefetched_parts(
     """
     world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if processes := loading_processes(training.loading_processes, device, os.cpu_count() or 1, world):
-        unpinned = replace(make, pinned=False)  # memory that a worker pins is not pinned in this process
+        # Pinned memory of a worker is not pinned in this process, so this process pins the batches.
+        unpinned = replace(make, pinned=False)
         return from_processes(unpinned, places, processes, 2 * processes + at_once, make.pinned)
     threads = training.loading_threads
     return prefetched(make, places, threads, threads + at_once)

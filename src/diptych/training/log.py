@@ -30,7 +30,7 @@ class LogLine:
     # The latest value of each loss since the previous line, because objectives may alternate. "objective/2" is the loss
     # of a second pass. Rewards and caption lengths are included.
     losses: dict[str, float]
-    total: float  # weighted sum of the losses of this step
+    total: float  # weighted sum of this step's losses
     lr: float
     gradient_norm: float
     samples_per_second: float

@@ -38,7 +38,7 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         assert closure is None
-        # load_state_dict replaces these objects, so they are passed to AdamW in each step.
+        # load_state_dict replaces the groups, so AdamW gets them anew in each step.
         self._adamw.param_groups = [group for group in self.param_groups if not group[ORTHOGONAL]]
         self._adamw.state = self.state
         self._adamw.step()

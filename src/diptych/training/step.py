@@ -40,7 +40,7 @@ class PendingPass:
 
     place: str
     names: list[str]
-    losses: list[str]  # names of the objectives with a loss in this pass
+    losses: list[str]  # names of the objectives that have a loss in this pass
     keys: list[list[str]]  # keys of the records of each micro-batch of this rank
     # Losses over all ranks, the number of ranks that received a signal to stop, and the gradient norm. Then this rank's
     # losses.
@@ -156,7 +156,7 @@ class Stepper:
             pending.passes.append(self._sums(place, sums, parts, list(counts), norm))
             if not self.late:
                 pending.passes[-1].read()
-            if scales:  # without targets on any rank, weight decay alone must not change weights
+            if scales:  # if no rank has targets, the weights must not change, not even by weight decay
                 self.optimizer.step()
                 if isinstance(self.module, Following):
                     self.module.after_step()

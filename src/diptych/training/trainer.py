@@ -188,7 +188,7 @@ class TrainerRun:
         while not self._finished():
             rate = learning_rate(self.config, self.step, self.training.steps, self.training.batch)
             mine, following = next(of_steps)
-            for part in mine:  # collect the unreadable records that loader processes found
+            for part in mine:  # unreadable records that loader processes found are added to those of this process
                 getattr(self.stepper.batches, "corrupt", {}).update(part.left_out)
             try:
                 self.unread.append(self.stepper.run(self.step, mine, rate, following))

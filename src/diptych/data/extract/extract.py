@@ -41,10 +41,11 @@ CPU = torch.device("cpu")
 WINDOW = 4  # the images of this many batches are sorted by aspect ratio together, which saves padding
 MOST_BYTES = 256 * 2**20  # the decoded images in memory take at most this many bytes; one image may take 200 MB
 
-Readable: TypeAlias = "tuple[Record, Picture | None]"  # None: the detector needs no image
+Readable: TypeAlias = "tuple[Record, Picture | None]"  # a record with its image; None: the detector needs no image
 Opened: TypeAlias = "tuple[Record, Picture | DataError | None]"
-Failed: TypeAlias = dict[str, str]  # key of a record -> why it failed
-Extracted: TypeAlias = tuple[list[tuple[Record, Regions]], Failed]  # the result for a window of records
+Failed: TypeAlias = dict[str, str]  # {key of a record: why its extraction failed}
+# The regions of the records of a window, and the records that failed.
+Extracted: TypeAlias = tuple[list[tuple[Record, Regions]], Failed]
 Packed: TypeAlias = dict[str, Any]  # the fields of `Regions`, with arrays in place of tensors
 
 
@@ -216,9 +217,9 @@ def _files_of(folder: Path) -> dict[str, npt.NDArray[np.uint8]]:
 class _Worker:
     """Extracts windows of records in another process, with one thread."""
 
-    folder: str  # the detector's folder
+    folder: str  # path of the detector's folder
     batch: int
-    # The content of the detector's files, for machines that cannot read `folder`.
+    # {name of a file of the detector: its content}, for machines that cannot read `folder`.
     files: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
 
     def __call__(self, window: list[Record] | str) -> Counts:
@@ -240,7 +241,7 @@ class _Worker:
         return _DETECTORS[self.folder]
 
 
-_DETECTORS: dict[str, Detector] = {}  # folder -> detector; at most one in each worker process
+_DETECTORS: dict[str, Detector] = {}  # {folder: detector}; a worker process holds at most one
 
 
 def _packed(regions: Regions) -> Packed:

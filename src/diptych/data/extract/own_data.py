@@ -190,9 +190,9 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
                 continue
             # The image may have moved to another path since the store was made.
             known = replace(known, image=there.image)
-        if known is not None and there.image_id is None:  # stores made by earlier versions have no image ids
+        if known is not None and there.image_id is None:  # a store that an earlier version made has no image ids
             known = replace(known, image_id=None)
-        if known is not None and not there.caption_ids:  # stores made by earlier versions have no caption ids
+        if known is not None and not there.caption_ids:  # a store that an earlier version made has no caption ids
             known = replace(known, caption_ids=())
         if known is not None:  # records in a store have a size and a fingerprint, which extraction adds
             known = replace(known, size=there.size, fingerprint=there.fingerprint)

@@ -37,7 +37,7 @@ class CocoImage(Struct):
     width: Side | None = None  # a file of captions may lack the images' sizes
     height: Side | None = None
     relations: list[tuple[int, Text, int]] = []
-    split: Words | None = None  # present in some files, such as Karpathy's splits
+    split: Words | None = None  # present only in some files, such as those with Karpathy's splits
 
     @property
     def size(self) -> tuple[int, int] | None:

@@ -27,7 +27,7 @@ LISTS = {"train": "Flickr_8k.trainImages.txt", "val": "Flickr_8k.devImages.txt",
 WORDS = ("caption", "captions")
 IMAGE = "image"
 TOKEN = "token"  # the original files have this word in their names
-_ENDS = re.compile(r"^[^\S\t]+|[^\S\t]+$")  # spaces at the ends of a line
+_ENDS = re.compile(r"^[^\S\t]+|[^\S\t]+$")  # white space at the ends of a line, except tabs
 _TOKEN_LINE = re.compile(r"([^\t]+)(#\d+)(?:\t(.*))?")
 
 
@@ -67,7 +67,7 @@ class _Taken:
     wanted: Wanted
     head: list[str]
     splits: dict[str, str]  # {image: split}, from the lists of the splits
-    named: dict[str, str | None] = field(default_factory=dict)  # image -> split, if its row names one
+    named: dict[str, str | None] = field(default_factory=dict)  # {image: split that its row names, or None}
     captions: ByImage[tuple[str, str]] = field(default_factory=ByImage[tuple[str, str]])
     once: Once = field(default_factory=lambda: Once("picture"))
 

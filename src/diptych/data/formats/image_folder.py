@@ -54,8 +54,8 @@ class _Read:
     here: Wanted
     # The captions of each image. Each caption has the path of the table that contains it.
     captions: ByImage[tuple[str, Path]] = field(default_factory=ByImage[tuple[str, Path]])
-    splits: dict[str, str | None] = field(default_factory=dict)  # image -> split, if its row names one
-    named: set[str] = field(default_factory=set)  # names of all images with a row
+    splits: dict[str, str | None] = field(default_factory=dict)  # {image: split that its row names, or None}
+    named: set[str] = field(default_factory=set)  # names of the images that have a row
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
@@ -122,7 +122,7 @@ def fields_of(lines: Sequence[str], name: str, between: str = ",") -> Iterator[t
                 fields = next(csv.reader([f"{line}\n" for line in lines[at:end]], delimiter=between, strict=True), [])
                 break
         if between == "\t" and not fields and lines[at].strip():
-            fields, end = lines[at].split(between), at + 1  # quotes between tabs are part of the text
+            fields, end = lines[at].split(between), at + 1  # a quote in a field between tabs is part of the text
         while between == "\t" and len(fields) > len(head) > 0 and not fields[-1].strip():
             fields.pop()
         at = end if not head or len(fields) == len(head) else at + 1

@@ -34,7 +34,7 @@ class Skips:
 
     allowed: bool = False
     counts: dict[str, int] = field(default_factory=dict)
-    places: dict[str, list[str]] = field(default_factory=dict)  # reason -> the first NAMED locations
+    places: dict[str, list[str]] = field(default_factory=dict)  # {reason: the first NAMED places where it occurred}
     _read: dict[str, list[int]] = field(default_factory=dict)  # {kind of entry: [number of invalid ones, of all]}
 
     @property
@@ -197,7 +197,8 @@ def read_lines(path: Path) -> list[str]:
     """
     with _readable(path):
         content = bytes_of(path)
-    # A file with zero bytes is UTF-16 or not text: `read_text` raises an error for the whole file.
+    # A text file that contains zero bytes is UTF-16, or it is not text. In both cases `read_text` raises an error for
+    # the whole file.
     text = read_text(path) if b"\0" in content else content.decode("utf-8-sig", "surrogateescape")
     return text.split("\n" if "\n" in text else "\r")
 

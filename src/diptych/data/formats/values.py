@@ -32,15 +32,15 @@ CORRECT = "; correct it, or download the file again"
 # Types for the fields of structs. Do not use `Text` or `Words` in a union with a list or dict: see vcr.py.
 Words = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*\Z")]  # a text, which may be empty
 Text = Annotated[str, Meta(pattern=r"^\s*[^\s\ud800-\udfff][^\ud800-\udfff]*\Z")]
-Side = Annotated[int, Meta(ge=1, le=LONGEST)]  # an image's width or height
+Side = Annotated[int, Meta(ge=1, le=LONGEST)]  # an image's width or height in pixels
 Number = Annotated[float, Meta(gt=-_HUGE, lt=_HUGE)]
 Corners: TypeAlias = tuple[Number, Number, Number, Number]
 Four: TypeAlias = tuple[Text, Text, Text, Text]
-Option = Annotated[int, Meta(ge=0, le=3)]  # index of one of four answers
+Option = Annotated[int, Meta(ge=0, le=3)]  # index of one of VCR's four answers
 Flag = bool | Literal["True", "False"]  # a boolean; NLVR2 writes "True" and "False" as texts
 
 _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
-# msgspec's names of types -> the names in our errors.
+# {name of a type in msgspec's errors: its name in Diptych's errors}.
 _NAMES = {
     "object": "an object", "array": "a list", "str": "a text", "int": "a whole number", "float": "a finite number",
     "null": "null", "bool": "true or false", "bool | str": "true or false",

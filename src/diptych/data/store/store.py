@@ -47,7 +47,7 @@ from diptych.vision.detectors.weights import check_detector
 from diptych.vision.features.profile import differences
 
 INDEX, FAILURES = "store.json", "failures.jsonl"
-FORMAT = 2  # version of the format; version 1 had no checksums of words and tables
+FORMAT = 2  # version of a store's format; version 1 had no checksums of words and tables
 
 
 class Store:
@@ -214,7 +214,7 @@ class StoreWriter:
 class _Shard(PickledWithoutCaches):
     def __init__(self, path: Path, records: int, check: int) -> None:
         self.path, self._records, self._check = path, records, check
-        self._verified = bytearray(records)  # 1: this process has checked the record's regions
+        self._verified = bytearray(records)  # 1 if this process has checked the regions of the record
 
     def __len__(self) -> int:
         return self._records

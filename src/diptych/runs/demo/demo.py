@@ -49,7 +49,7 @@ from diptych.tasks import find_task
 from diptych.tasks.spec import Predicted
 from diptych.vision.detectors.load import load_detector
 
-# The best of four learning rates on val, with 100 labelled scenes and another seed than the demo's
+# {(task, arm): learning rate}: the best of four on val, with 100 labelled scenes and a seed that the demo does not use
 # (experiments/rates.py). They were chosen for Unified VLP; other systems use them too. Those of "nlvr" were not tuned
 # but copied from "vqa".
 RATES: dict[tuple[str, str], float] = {
@@ -60,11 +60,11 @@ RATES: dict[tuple[str, str], float] = {
     ("nlvr", "from scratch"): 1e-3,
     ("nlvr", "pre-trained"): 1e-3,
 }
-# (steps, learning rate) for training on all labelled scenes, and for all arms of "vqa", with Muon and decay to 0
-# (experiments/LOG.md).
+# {task: (steps, learning rate)} with Muon and decay to 0, for training on all labelled scenes, and for all arms of
+# "vqa" (experiments/LOG.md).
 ALL_LABELS: dict[str, tuple[int, float]] = {"caption": (200, 5e-4), "vqa": (1200, 2e-3), "nlvr": (600, 2e-3)}
 TASKS = tasks_of(DEFAULT)
-DEMO, RESULTS = "demo.json", "results.json"  # files: settings of the demo; results of a system
+DEMO, RESULTS = "demo.json", "results.json"  # files with the settings of the demo, and with the results of a system
 SCRATCH, PRETRAINED = "from scratch", "pre-trained"  # arms that are compared, both with few labels
 ALL = "pre-trained, all labels"
 SHARED_STAGES = ("draw", "train detector", "extract regions")

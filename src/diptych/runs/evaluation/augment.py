@@ -30,9 +30,9 @@ from diptych.tasks.caption import CAPTION, Captioning
 from diptych.training.ranks import seed_part
 from diptych.vision.detectors.weights import DETECTOR as DESCRIBED
 
-FILE = "augmented.json"  # file in the new store with the settings and counts
-BATCH = 50  # images per batch; another value would change the sampled captions
-SHARD = 1000  # images per shard
+FILE = "augmented.json"  # file in the new store with the settings, and with the numbers of captions
+BATCH = 50  # number of images per batch; another number would change the sampled captions
+SHARD = 1000  # number of images per shard of the new store
 SPARE = 2  # captions are generated this many times as often as needed, because some are duplicates
 
 
@@ -69,7 +69,7 @@ class Augmentation:
     """Settings of an augmentation, saved in the new store. It can only be resumed with the same settings."""
 
     by: str  # model that generated the captions: its system and a digest of its weights
-    captions: int  # number of new captions per image
+    captions: int  # number of new captions per image that are requested
     split: str
     seed: int
     decoding: dict[str, Any] = field(default_factory=dict)

@@ -38,9 +38,9 @@ class Extent:
     queries: int | None = None  # random sample of this many image queries and caption queries; None: all
     shortlist: int | None = None  # a shortlist keeps this many candidates per query; None: no shortlist
     seed: int = 0
-    batch: int = 64  # pairs per batch
+    batch: int = 64  # number of pairs per batch
     by: ModelFolder | None = None  # two-tower model that makes the shortlist; None: `Shortlister`
-    folds: int = 1  # split the images into this many separate galleries, in order
+    folds: int = 1  # the images are split in order into this many galleries, each searched separately
     # captions: images are the queries, and captions are ranked. pictures: the reverse. both: both directions.
     asks: Asks = "both"
 

@@ -11,7 +11,7 @@ from diptych.training.log import METRICS, read_lines
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34  # margins in SVG units, for axis labels
 DOTS = 60  # on hover, a curve shows the values of at most this many points
-STEPS = (1, 2, 2.5, 5, 10)  # possible distances between axis ticks, times a power of 10
+STEPS = (1, 2, 2.5, 5, 10)  # distances that axis ticks may have, times a power of 10
 LOSS = "loss"
 COURSE = {"lr": "learning rate", "gradient_norm": "gradient norm", "samples_per_second": "samples a second"}
 Point = tuple[float, float]  # (step, value)
@@ -69,7 +69,7 @@ class ChartLine:
     last: tuple[float, float]
     value: str  # last value of the curve, as a label
     few: bool  # True: the curve has few points, so they are drawn as dots
-    dots: tuple[tuple[float, float, str], ...]  # (x, y, text that is shown on hover)
+    dots: tuple[tuple[float, float, str], ...]  # (x, y, text that appears on hover)
 
 
 @dataclass(frozen=True)

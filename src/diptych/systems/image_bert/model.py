@@ -54,7 +54,7 @@ class ImageBertConfig(TextConfig):
 
     structural: ClassVar = frozenset({"region_norm"})
     segments: ClassVar = 2  # one for words and one for regions, as BERT has two
-    reserved: ClassVar = 2  # [CLS], and the shared position of the regions
+    reserved: ClassVar = 2  # number of positions for [CLS] and for all regions, which share one
 
     def fitted(self, whole: bool) -> ImageBertConfig:
         return derive(self, whole_region=whole_region(self.whole_region, whole))
@@ -80,7 +80,8 @@ class ImageBert(SystemModel):
         self.text = TextEmbedding(config, config.segments)
         self.regions = LocatedRegionEmbedding(config)
         self.encoder = Transformer(LayerSizes.of(config), config.layers)
-        sizes = HeadSizes.of(config, class_layers=1)  # "we add a fully-connected layer" (section 4.3, Task 2)
+        # "we add a fully-connected layer" (section 4.3, Task 2), so there is one.
+        sizes = HeadSizes.of(config, class_layers=1)
         self.heads = make_heads(heads, sizes, self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)

@@ -77,7 +77,7 @@ CC_SBU = PRETRAIN.but(
     objectives={"region_features": 0.0},
 )
 
-# Half of the pairs are mismatched. The matching loss begins to fall only at about step 1,400, when words attend to
+# Half of the pairs are mismatched. The matching loss begins to fall only after about 1,400 steps, when words attend to
 # their regions.
 SMALL = preset(
     "image-bert/small/pretrain",

@@ -99,7 +99,7 @@ class TdenConfig(TextConfig):
         {"structure", "decoder_memory", "cross_ffn", "vqa_fusion", "similarity", "tied_words"}
     )
 
-    reserved: ClassVar = 1  # [CLS]
+    reserved: ClassVar = 1  # number of positions for [CLS]
 
     @model_validator(mode="after")
     def _fits(self) -> TdenConfig:

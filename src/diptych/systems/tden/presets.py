@@ -43,7 +43,7 @@ PRETRAIN = preset(
     init="paper: BERT base",
     objectives=TdenObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
-    # The authors split this batch over 16 GPUs.
+    # The authors divide this batch among 16 GPUs.
     training=TrainingConfig(steps=32_000, batch=1024, micro_batch=64, validate_every=5000, average_best=0),
     decoding=DecodingOptions(beams=2),
     data=DataConfig(split_words=True),

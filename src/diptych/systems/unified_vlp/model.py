@@ -126,7 +126,8 @@ class UnifiedVLP(SystemModel):
         self.heads = make_heads(heads, HeadSizes.of(config), self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)
-        # Created after `as_bert`, because the authors keep torch's initial weights for the region layers.
+        # The layers are created after `as_bert`, because in the authors' code the region layers keep torch's initial
+        # weights.
         self.regions = RegionEmbedding(
             width=config.width,
             feature_size=config.feature_size,

@@ -26,7 +26,8 @@ PRETRAIN = preset(
     "The paper's pre-training from UniLM on Conceptual Captions; lambda, the share of seq2seq, is 0.75.",
     system="unified-vlp",
     task="pretrain",
-    model=UnifiedVLPConfig.base(fc7=True, norm_eps=1e-12),  # "the same as BERT-base"; fc7 is fine-tuned
+    # The paper: "the same as BERT-base"; the detector's layer fc7 is fine-tuned.
+    model=UnifiedVLPConfig.base(fc7=True, norm_eps=1e-12),
     init="paper: UniLM",  # as in "Implementation details": "the weights in our BERT model are initialized from UniLM"
     objectives=UnifiedVLPObjectives(),
     # BERT's optimizer, as in the paper. Gradients are clipped for each tensor separately, as in the code.

@@ -22,7 +22,7 @@ from diptych.systems.vl_bert.network import Network, begin_from_resnet, of_torch
 from diptych.vision.detectors.weights import read_detector, read_detector_weights
 
 WORDS = "vlbert.word_embeddings.weight"
-# Name in the file -> our name, both without the ending .weight or .bias.
+# {name in the file: our name}, both without the ending .weight or .bias.
 NAMES = {
     "vlbert.word_embeddings": "text.words",
     "vlbert.position_embeddings": "text.positions",
@@ -164,7 +164,7 @@ def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:
     if "regions.hidden" in ours:
         feature = len(ours["regions.hidden"])
     if read is not None and feature is None:
-        # The layer's input is the coordinates, followed by the feature. In the code both have the same size.
+        # The layer reads the coordinates, followed by the feature. In the code, both parts have the same size.
         feature = read.shape[1] // 2
     official = ("geometry", "visual_norm_init", "hidden_regions", "end_visual")
     return {

@@ -165,7 +165,7 @@ class Xgpt(DecoderModel):
         if not regions:  # the batch generates regions, so the encoder has not read any
             of_regions = x.new_zeros(*batch.boxes.shape[:2], x.shape[-1])
         special = answer_slot_state(sentence, batch)
-        if text:  # there is no [CLS], so the last [SEP] represents the pair
+        if text:  # the text has no [CLS], so its last [SEP] represents the pair
             last = (batch.text_present.sum(1) - 1).clamp(min=0)
             special["cls"] = sentence[torch.arange(len(sentence), device=sentence.device), last]
         return States(regions=of_regions, text=sentence, target=target, special=special)

@@ -49,7 +49,7 @@ PRETRAIN = preset(
     ),
     training=TrainingConfig(
         steps=240_000, batch=512, micro_batch=64, validate_every=2500, average_best=4, keep=2
-    ),  # weights are averaged only in pre-training (section 5.3)
+    ),  # the paper averages weights only in pre-training (section 5.3)
     # A generated caption has at most the length of captions in training, plus [SEP].
     decoding=DecodingOptions(beams=2, max_words=58),
     # There are 60 positions: 57 words, [SEP], and [MASK] [SEP] for an answer.
