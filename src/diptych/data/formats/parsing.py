@@ -21,8 +21,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 _NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9-]+_)?([0-9]{1,18})")
 BAD = "invalid entries"
-# Reading fails if more than MOST_BAD entries, and more than this share of the entries, are invalid.
-MOST_BAD, BAD_SHARE = 10, 0.01
+MOST_BAD, BAD_SHARE = 10, 0.01  # reading fails if more than this number and this share of entries are invalid
 # An error lists at most NAMED places, with SEPARATOR between them, and at most SHOWN characters of a path.
 NAMED, SEPARATOR, SHOWN = 3, " | ", 200
 _ESCAPED = re.compile(r"[\udc80-\udcff]")
@@ -197,8 +196,7 @@ def read_lines(path: Path) -> list[str]:
     """
     with _readable(path):
         content = bytes_of(path)
-    # A text file that contains zero bytes is UTF-16, or it is not text. In both cases `read_text` raises an error for
-    # the whole file.
+    # A file with zero bytes is UTF-16, or it is not text. `read_text` raises an error for the whole file in both cases.
     text = read_text(path) if b"\0" in content else content.decode("utf-8-sig", "surrogateescape")
     return text.split("\n" if "\n" in text else "\r")
 
@@ -302,8 +300,7 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
     for form in chain((name,), _spellings(name)):
         for one in folders:
             with suppress(OSError):  # the name may be too long for the file system
-                # A check of the text is faster than making a `Path` for each of many names.
-                if is_there(f"{one}/{form}"):
+                if is_there(f"{one}/{form}"):  # faster than a `Path` for each of many names
                     if form is not name and skips is not None:
                         skips.add("image names in another Unicode form, or with \\ for / (found and read)", where)
                     return one / form

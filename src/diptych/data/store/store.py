@@ -143,8 +143,7 @@ class StoreWriter:
         self._pending: list[tuple[Record, bytes]] = []  # records that are not written yet, with their JSON
         self._shards: list[ShardEntry] = []
         self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
-        # Oldest version of Diptych that wrote to this store; None: a version before 0.1.
-        self._made_by: str | None = version("diptych")
+        self._made_by: str | None = version("diptych")  # the oldest Diptych that wrote to the store; None: before 0.1
         self.done: dict[str, Path | None] = {}  # {key of a record in the store: path of its image}
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():
