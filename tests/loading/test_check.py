@@ -300,7 +300,7 @@ def test_boxes_for_another_shape_of_the_image(tmp_path: Path, size: tuple[int, i
     )
     found = one(check([boxed]))
     assert (found.kind, found.severity) == ("boxes misplaced", "error")
-    assert f"an image of {size[0]} x {size[1]} pixels, but it is 20 x 30" in found.examples[0]
+    assert f"an image of {size[0]} x {size[1]} pixels, but the file has 20 x 30" in found.examples[0]
     assert ("as if it were rotated" in found.examples[0]) is turned
     assert check([replace(boxed, size=(200, 302))]).clean
     assert check([replace(boxed, objects=())]).clean, "no box is read by it"

@@ -326,6 +326,6 @@ def test_an_image_of_another_shape_than_its_boxes_are_for_is_left_out(
     boxed = [replace(one, size=(10, 20), objects=(Object("cat", (0.0, 0.0, 1.0, 1.0)),)) for one in make_records(2)]
     done = extract(boxed, Mean(), tmp_path / "store")
     assert done.written == 1
-    assert "boxes for an image of 10 x 20 pixels, but it is 20 x 10, as if it were rotated" in done.failed["k1"]
+    assert "boxes for an image of 10 x 20 pixels, but the file has 20 x 10, as if it were rotated" in done.failed["k1"]
     given = extract(boxed, GroundTruth.of(boxed), tmp_path / "truth")
     assert (given.written, given.failed) == (1, done.failed), "by its header, where no image is opened"

@@ -159,7 +159,7 @@ def test_a_shard_that_is_cut_under_its_reader_is_named(make_store: MakeStore) ->
     store = make_store(40, 40)
     done = zygote.run(["-c", CUT, store.folder])
     assert (done.returncode, done.stderr) == (0, "")
-    cut = "a file was cut during reading; extract or copy the store again (shard shard-00000.safetensors)"
+    cut = "a file shrank while it was read; extract or copy the store again (shard shard-00000.safetensors)"
     assert done.stdout.splitlines() == [cut, cut, cut, "gone, and read"]
 
 
@@ -213,7 +213,8 @@ def test_a_shard_cut_short_is_named(make_store: MakeStore, keep: int) -> None:
         ("{", "is damaged"),
         (
             '{"format": 1}',
-            r"has format 1, but this Diptych reads 2; make the store again.*: diptych extract DATA --out OUT",
+            r"has format 1, but this version of Diptych reads 2; make the store again.*"
+            r": diptych extract DATA --out OUT",
         ),
         ('{"format": 2}', "is damaged"),
         ("[]", "is damaged"),

@@ -196,7 +196,7 @@ def test_a_full_disk(tmp_path, monkeypatch, error):
 
     monkeypatch.setattr(checkpoints, "write_weights", full)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: namedtuple("Usage", "free")(2_000_000))
-    message = r"the disk is full: the checkpoint of step 4 needs \d\.\d MB in .*, 2\.0 MB are free.*free space"
+    message = r"the disk is full: the checkpoint of step 4 needs \d\.\d MB in .*, but only 2\.0 MB are free.*free space"
     with pytest.raises(TrainingError, match=message):
         toy_train(tmp_path)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]

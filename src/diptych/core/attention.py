@@ -24,7 +24,7 @@ from torch import Tensor
 from diptych.runtime.devices import to_device
 
 See = Literal["all", "past", "before", "none"]
-Row = tuple[See, See, See]  # what a block attends to in (regions, text, target)
+Row = tuple[See, See, See]  # how much a block attends to of (the regions, the text, the target)
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,11 @@ TARGET_AFTER_BOTH = Attention("target after both", regions=("all", "all", "none"
 QUERIES_BEFORE = Attention(
     "queries before", regions=("all", "none", "none"), text=("all", "past", "none"), target=("all", "before", "none")
 )
-# XGPT's TIFG (section 4.3): the target is the regions, which are generated from the text. So no block attends to
-# regions.
+# XGPT's TIFG (section 4.3) generates the regions as the target, so no block may attend to the regions.
 REGIONS_AFTER_TEXT = Attention(
     "regions after text", regions=("none", "none", "none"), text=("none", "all", "none"), target=("none", "all", "past")
 )
-# Two separate encoders without cross-modal attention.
+# Two separate encoders: neither the regions nor the text attend to the other.
 UNIMODAL = Attention(
     "unimodal", regions=("all", "none", "none"), text=("none", "all", "none"), target=("none", "none", "past")
 )

@@ -71,33 +71,35 @@ class Batch:
     matched: Bool[Tensor, "B"]
     groups: list[str | None]
     truths: list[dict[str, Any]]
-    boxes: Float[Tensor, "B R 4"]  # corners x1, y1, x2, y2, fractions of the image
+    boxes: Float[Tensor, "B R 4"]  # corners (x1, y1, x2, y2) as fractions of the image
     scores: Float[Tensor, "B R"]
-    sizes: Int[Tensor, "B 2"]  # width, height of the image in pixels
+    sizes: Int[Tensor, "B 2"]  # (width, height) of each image in pixels
     regions_present: Bool[Tensor, "B R"]
     chosen: Bool[Tensor, "B R"]
     hidden: Bool[Tensor, "B R"]
     classes: Float[Tensor, "B R C"] | None = None
     features: Float[Tensor, "B R F"] | None = None
-    masks: Float[Tensor, "B R m m"] | None = None  # mask of the object in its box of m x m cells
+    masks: Float[Tensor, "B R m m"] | None = None  # the object's mask in each box, of m x m cells
     whole: Float[Tensor, "B whole_size"] | None = None
     pixels: Float[Tensor, "B 3 height width"] | None = None
-    pixel_sizes: Int[Tensor, "B 2"] | None = None  # width, height of each image in `pixels`, without padding
+    pixel_sizes: Int[Tensor, "B 2"] | None = None  # (width, height) of each image in `pixels`, without padding
     text_regions: Int[Tensor, "B T"] | None = None
     target: Int[Tensor, "B U"] | None = None
     target_present: Bool[Tensor, "B U"] | None = None
     target_labels: Int[Tensor, "B U"] | None = None
-    target_start: list[int] | None = None  # None: 0 for all
-    grounded: Bool[Tensor, "B"] | None = None  # None: no text is grounded
-    seeds: Int[Tensor, "B"] | None = None  # for random draws (`core.randomness`); None: torch's generator
-    request: StateRequest | None = None  # final states to compute; None: all
+    target_start: list[int] | None = None  # `Sample.target_start` of each sample; None: 0 for all
+    # True: the sample's words are replaced by regions, see `Sample.grounded`. None: no sample has this.
+    grounded: Bool[Tensor, "B"] | None = None
+    # Seeds for random draws, one per sample (`core.randomness`). None: torch's generator draws.
+    seeds: Int[Tensor, "B"] | None = None
+    request: StateRequest | None = None  # the final states that are needed; None: all
     # Positions that each objective reads. The loader finds them on the CPU. Finding them on a GPU would mean waiting
     # for all queued work.
     places: dict[str, Places] = field(default_factory=dict)
     region_counts: list[int] | None = None  # number of regions of each sample; see `counted_regions`
     word_counts: list[int] | None = None  # number of text tokens of each sample; see `counted_words`
-    images: list[str] = field(default_factory=list)  # `Sample.image`
-    idle: bool = False  # True: a placeholder for unreadable records; not trained on
+    images: list[str] = field(default_factory=list)  # `Sample.image` of each sample
+    idle: bool = False  # True: the batch replaces unreadable records, and is not trained on
 
     def __len__(self) -> int:
         return len(self.keys)

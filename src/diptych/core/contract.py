@@ -7,8 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
-MOST_VALUES = 1_000_000  # maximum size of a feature vector
-GIVEN = "given"  # value of `extractor` for features that were computed outside Diptych
+MOST_VALUES = 1_000_000  # a feature vector has at most this many values
+# The value of `extractor` for features that were computed outside Diptych.
+GIVEN = "given"
 Count = Annotated[int, Field(ge=0, le=MOST_VALUES)]
 
 
@@ -21,10 +22,10 @@ class FeatureProfile:
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
 
-    means: tuple[float, ...]  # means of up to 256 evenly spaced dimensions of the features
-    spread: float  # variance between images of an image's mean feature, averaged over these dimensions
-    pictures: int  # number of measured images
-    size: float  # root mean square of all feature values
+    means: tuple[float, ...]  # mean of each measured dimension of the features: at most 256, at equal intervals
+    spread: float  # variance over images of an image's mean feature, averaged over these dimensions
+    pictures: int  # number of images that the statistics were computed from
+    size: float  # root mean square of all values of the features
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,15 @@ class FeatureContract:
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    extractor: str  # such as "storybook-detector", "grid:resnet18" or "given"
+    extractor: str  # name of the extractor, such as "storybook-detector", "grid:resnet18" or "given"
     weights: str  # SHA-256 of the extractor's weights; "" if it has none
-    feature_size: Count  # F, the size of a feature; 0 if the model reads pixels
+    feature_size: Count  # number of values of a feature (F); 0 if the model reads pixels
     class_names: tuple[str, ...] = ()  # names of the C classes, in the order of `Regions.classes`
     box_format: str = "corners, fractions of the picture"
-    selection: str = "all"  # rule that selects regions, with its parameters
+    selection: str = "all"  # rule by which regions were selected, with its parameters
     whole: bool = False  # True: a feature of the whole image is stored too
-    whole_size: Count = 0  # size of the whole image's feature; 0: feature_size
-    profile: FeatureProfile | None = None  # statistics of given features, whose extractor is unknown
+    whole_size: Count = 0  # number of values of the whole image's feature; 0: feature_size
+    profile: FeatureProfile | None = None  # statistics of features that were computed outside Diptych
 
     def differences(self, other: FeatureContract) -> list[str]:
         """Return a line for each field that differs: `name: this value, not that value`.

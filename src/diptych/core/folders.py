@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-DETECTOR, INNER = "detector", "model"  # the detector's folder in a store or model folder; the model's in a run folder
-SAMPLE = Path(__file__).parents[1] / "runs" / "sample"  # the sample model; experiments/sample.py made it
+# Names of subfolders: the detector's in a store or a model folder, and the model's in a run folder.
+DETECTOR, INNER = "detector", "model"
+SAMPLE = Path(__file__).parents[1] / "runs" / "sample"  # folder of the sample model (see experiments/sample.py)
 
 
 def packaged(path: Path) -> Path:

@@ -17,7 +17,7 @@ from diptych.core.sample import Partners, Sample
 from diptych.core.states import StateRequest, States
 from diptych.core.vocabulary import Vocabulary
 
-Losses = dict[str, Tensor]  # objective -> its loss, summed over its targets in a batch
+Losses = dict[str, Tensor]  # {name of an objective: its loss, summed over its targets in a batch}
 
 
 # Capabilities that models may provide and objectives may need.
@@ -71,9 +71,11 @@ class Writer(Protocol):
     @property
     def vocabulary(self) -> Vocabulary: ...
 
-    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]: ...  # (scores of the first word (B, V), memory)
+    # Returns (scores of the first word (B, V), memory).
+    def begin(self, batch: Batch, room: int) -> tuple[Tensor, Any]: ...
 
-    def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor: ...  # (B, K), (B, K) -> scores (B, K, V)
+    # `words` and `parents` have the shape (B, K). Returns scores (B, K, V).
+    def follow(self, memory: Any, words: Tensor, parents: Tensor) -> Tensor: ...
 
 
 @runtime_checkable
@@ -104,7 +106,7 @@ class Objective(Protocol):
         return frozenset()
 
     @property
-    def heads(self) -> frozenset[str]: ...  # keys of `HEADS`
+    def heads(self) -> frozenset[str]: ...  # names of the model's heads that it reads: keys of `HEADS`
 
     @property
     def changes(self) -> str:
@@ -119,7 +121,8 @@ class Objective(Protocol):
     def request(self, batch: Batch) -> StateRequest:
         return StateRequest(heads=self.heads)
 
-    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor: ...  # a scalar, summed over targets
+    # Returns a scalar: the loss, summed over targets.
+    def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor: ...
 
 
 @runtime_checkable
@@ -141,7 +144,7 @@ class ComparesSamples(Protocol):
     """
 
     @property
-    def compares(self) -> str: ...  # "batch" or "nothing"
+    def compares(self) -> str: ...  # "batch": the samples of a micro-batch are compared; "nothing": they are not
 
 
 @runtime_checkable
@@ -155,13 +158,13 @@ class Update(Protocol):
     def objectives(self) -> Sequence[Objective]: ...
 
     @property
-    def needs(self) -> Needs: ...  # in addition to the objectives' needs
+    def needs(self) -> Needs: ...  # needs of the update itself, in addition to those of its objectives
 
     @property
-    def weights(self) -> Mapping[str, float]: ...  # objective -> weight of its loss; default: 1
+    def weights(self) -> Mapping[str, float]: ...  # {objective: weight of its loss}; default: 1
 
-    # Gets one sample and its random generator, and returns one or more samples. `partners` None: mismatched pairs are
-    # made from `samples`.
+    # Gets one sample and its random generator, and returns one or more samples. If `partners` is None, mismatched pairs
+    # are made from `samples`.
     def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]: ...
 
     def counts(self, batch: Any) -> Losses: ...
@@ -193,10 +196,11 @@ class Task(Protocol):
     @property
     def name(self) -> str: ...
 
-    def samples(self, record: Record) -> list[Sample]: ...  # for training
+    def samples(self, record: Record) -> list[Sample]: ...  # the record's samples for training
 
-    def queries(self, record: Record) -> list[Sample]: ...  # for prediction; must accept records without regions
+    # The record's samples for prediction. The record may lack regions.
+    def queries(self, record: Record) -> list[Sample]: ...
 
-    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]: ...  # one prediction per sample
+    def predict(self, model: Any, batch: Batch) -> list[dict[str, Any]]: ...  # returns one prediction per sample
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]: ...

@@ -13,16 +13,16 @@ from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type
 
 from diptych.core.regions import Regions
 
-MASK_CELLS = 14  # cells per side of a mask, as in VL-BERT's RoIAlign
+MASK_CELLS = 14  # a mask has this many cells per side, as in VL-BERT's RoIAlign
 TAG = re.compile(r"\[(\d{1,9})\]")  # a word that refers to an object by its index, such as [0]
-ONE_SOURCE = {"joined": "first"}  # metadata of fields that `joined` takes from one record only
+ONE_SOURCE = {"joined": "first"}  # marks fields that `joined` takes from one record only
 Mark = Literal["text", "tagged", "label", "box", "cells", "regions"]
 ReadText = Annotated[str, "text"]  # text that models read
 TaggedText = Annotated[str, "tagged"]  # text that models read, with tags such as [0]
 ToldText = Annotated[str, "label"]  # text that is not an input of models; mirroring swaps "left" and "right" in it
 Corners = Annotated[tuple[float, float, float, float], "box"]  # (x1, y1, x2, y2) from 0 to 1
 Fingerprint = tuple[int, int, int] | tuple[int, int]
-CellRow = Annotated[str, "cells"]  # a row of an object's mask
+CellRow = Annotated[str, "cells"]  # one row of an object's mask, as text
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Object:
     """An annotated object of the image. It is ground truth, which an evaluated model must not read."""
 
     kind: str
-    box: Corners  # box of the visible part
-    attributes: Mapping[str, str] = field(default_factory=dict)  # such as {"colour": "red"}
+    box: Corners  # box of the object's visible part
+    attributes: Mapping[str, str] = field(default_factory=dict)  # {attribute: value}, such as {"colour": "red"}
     visible: float = 1.0  # visible share of the object, 0 to 1
     # Mask of MASK_CELLS x MASK_CELLS cells of the box: "#" shows the object, "." does not. (): unknown.
     mask: tuple[CellRow, ...] = field(default=(), repr=False)
@@ -101,8 +101,8 @@ class GeneratedCaption:
     """The origin of a generated caption (`diptych augment`). The caption itself is in `Record.captions`."""
 
     text: ToldText
-    by: str  # system and digest of the weights, such as unified-vlp/3f2a9c01d4e5
-    score: float  # log-probability under this model
+    by: str  # model that generated it: system and digest of the weights, such as unified-vlp/3f2a9c01d4e5
+    score: float  # log-probability of the caption under this model
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Record:
     key: str
     split: str = "train"
     image: Path | None = None
-    size: tuple[int, int] | None = None  # (width, height) in pixels
+    size: tuple[int, int] | None = None  # (width, height) of the image in pixels
     captions: tuple[ReadText, ...] = ()
     questions: tuple[Question, ...] = ()
     expressions: tuple[Expression, ...] = ()
@@ -122,16 +122,16 @@ class Record:
     # (subject, relation, object); subject and object are indices into `objects`
     relations: tuple[tuple[int, ToldText, int], ...] = field(default=(), metadata=ONE_SOURCE)
     regions: Annotated[Regions, "regions"] | None = None  # detected regions; None before extraction
-    # Origins of generated captions.
+    # Captions that a model generated, with that model and a score.
     generated: tuple[GeneratedCaption, ...] = field(default=(), repr=False)
     # The data set's id of the image, if the image's name does not contain it.
     image_id: int | None = field(default=None, repr=False)
     # The data set's ids of the captions, in order. "" or a missing entry: no id.
     caption_ids: tuple[str, ...] = field(default=(), repr=False)
-    # (content hash, difference hash, difference hash of the mirrored image), see diptych.vision.fingerprints. It is set
-    # when regions are extracted. In stores written before version 0.1, the third hash is missing.
+    # (content hash, difference hash, difference hash of the mirrored image); see diptych.vision.fingerprints.
+    # Extraction computes it. In stores written before version 0.1, the third hash is missing.
     fingerprint: Fingerprint | None = field(default=None, repr=False, metadata=ONE_SOURCE)
-    # Items of further tasks: {task: items}.
+    # Items of tasks that have no field of their own: {task: items}.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
 
     @property
@@ -209,7 +209,8 @@ def _changed(value: Any, hint: Any, kinds: frozenset[str], changes: Mapping[Any,
         return tuple(_changed(one, its, kinds, changes) for one, its in zip(value, hints, strict=True))
     if kind is Mapping:
         return {name: _changed(one, inner[1], kinds, changes) for name, one in value.items()}
-    return _changed(value, next(one for one in inner if one is not type(None)), kinds, changes)  # X | None
+    # An optional field, such as X | None.
+    return _changed(value, next(one for one in inner if one is not type(None)), kinds, changes)
 
 
 @cache

@@ -47,10 +47,10 @@ class Regions:
     classes: Float[Tensor, "R C"] | None = None  # the detector's class probabilities
     features: Float[Tensor, "R F"] | None = None
     pixels: Float[Tensor, "3 H W"] | None = None
-    whole: Float[Tensor, "whole_size"] | None = None  # feature of the whole image; its size is usually F
+    whole: Float[Tensor, "whole_size"] | None = None  # feature of the whole image; it usually has F values
     masks: Bool[Tensor, "R m m"] | None = None  # mask of the object in its box; see `Object.mask`
     chosen: Bool[Tensor, "R"] | None = None  # True: an objective predicts this region
-    hidden: Bool[Tensor, "R"] | None = None  # True: masked in the model's input
+    hidden: Bool[Tensor, "R"] | None = None  # True: the region is masked in the model's input
 
     def __len__(self) -> int:
         return self.boxes.shape[0]

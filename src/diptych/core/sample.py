@@ -35,7 +35,7 @@ class Sample:
     group: str | None = None  # samples of the same group are scored against each other
     truth: dict[str, Any] = field(default_factory=dict)  # the task's ground truth, such as {"class": 1}
     content: int | None = None  # content hash of the image (`Record.fingerprint`)
-    seed: int | None = None  # for random draws in training, such as sampled words; None: torch's
+    seed: int | None = None  # seed of random draws in training, such as sampled words; None: torch's generator draws
 
     def __post_init__(self) -> None:
         for name in ("text", "target"):
@@ -59,8 +59,8 @@ class Sample:
 class Partners:
     """The samples of a step's whole batch that have an image. Mismatched pairs are made from them."""
 
-    samples: Sequence[Sample]  # `regions` may not be loaded yet; see `read`
-    read: Callable[[int], Sample | None]  # index -> sample with regions, or None if unreadable
+    samples: Sequence[Sample]  # their `regions` may not be loaded yet; see `read`
+    read: Callable[[int], Sample | None]  # index -> sample with its regions, or None if they cannot be read
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> "Partners":

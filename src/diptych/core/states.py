@@ -39,14 +39,15 @@ class States:
     regions: Float[Tensor, "B R D"]
     text: Float[Tensor, "B T D"]
     target: Float[Tensor, "B U D"] | None = None
-    special: dict[str, Float[Tensor, "B D"]] = field(default_factory=dict)  # "cls", "sep", ...
-    unimodal: tuple[Stream, Stream] | None = None  # (regions, text) before cross-modal attention
-    joint: tuple[Stream, Stream] | None = None  # (regions, text) in the cross-modal layers
-    written: Stream | None = None  # of a decoder that has read the text (VQA)
+    # {name of a special token, such as "cls": its state}.
+    special: dict[str, Float[Tensor, "B D"]] = field(default_factory=dict)
+    unimodal: tuple[Stream, Stream] | None = None  # states of (regions, text) before cross-modal attention
+    joint: tuple[Stream, Stream] | None = None  # states of (regions, text) in the cross-modal layers
+    written: Stream | None = None  # states of a decoder that has read the text (VQA)
     # Input embeddings: "regions" (region features), "places" (boxes), "image" (feature of the whole image), "features"
     # (region features computed from pixels).
     embedded: dict[str, Tensor] = field(default_factory=dict)
-    layers: tuple[Tensor, ...] = ()  # (B, L, D) after each layer, if kept
+    layers: tuple[Tensor, ...] = ()  # states (B, L, D) after each layer, if the model keeps them
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,9 @@ class StateRequest:
     regions: Bool[Tensor, "B R"] | None = None
     text: Bool[Tensor, "B T"] | None = None
     target: Bool[Tensor, "B U"] | None = None
-    samples: Bool[Tensor, "B"] | None = None  # samples that a head with one output per sample scores
-    embedded: Bool[Tensor, "B R"] | None = None  # input embeddings of regions
-    heads: frozenset[str] = frozenset()  # names of heads; a head's `reads` names special tokens
+    samples: Bool[Tensor, "B"] | None = None  # True: a head with one output per sample scores this sample
+    embedded: Bool[Tensor, "B R"] | None = None  # True: the input embedding of this region is needed
+    heads: frozenset[str] = frozenset()  # names of the heads that will read the states
 
     @property
     def masks(self) -> list[Tensor]:

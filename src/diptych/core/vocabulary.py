@@ -12,11 +12,11 @@ _LAST_SIGMA = re.compile(r"(?<=[\w\u0300-\u036f])σ(?!\w)")
 class Vocabulary:
     """The number of tokens, and the ids of special tokens. A model is built for a fixed vocabulary."""
 
-    size: int  # V
+    size: int  # number of tokens (V)
     pad: int
     unknown: int
     cls: int
-    sep: int  # also marks the end of a sentence, like the papers' [STOP]
+    sep: int  # token at the end of a text, like [STOP] in the papers
     mask: int
     # Ids of word pieces that continue a word. Only objectives use them.
     inner: frozenset[int] = field(default=frozenset(), repr=False, compare=False)

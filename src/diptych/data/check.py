@@ -35,9 +35,9 @@ from diptych.vision.detectors.ground_truth import KIND as TRUTH
 from diptych.vision.features.profile import differences
 from diptych.vision.fingerprints import image_fingerprint
 
-SCORED = ("val", "dev", "test")  # prefixes of the names of held-out splits
-HALF, SHOWN = 0.5, 0.3  # minimum IoU of a region with an expression's box (HALF) and with an object's box (SHOWN)
-SLACK = 1e-3  # share of an image's side by which rounding may put a box outside the image
+SCORED = ("val", "dev", "test")  # a split is held out if its name begins with one of these
+HALF, SHOWN = 0.5, 0.3  # minimum IoU of a region with the box of an expression (HALF), and of an object (SHOWN)
+SLACK = 1e-3  # because of rounding, a box may extend outside the image by this share of the image's side
 
 
 def check(
@@ -101,14 +101,14 @@ class _Checker:
         self.splits: Counter[str] = Counter()
         self.covered: Counter[str] = Counter(captions=0, questions=0)
         self.capitals = 0
-        self.labels: dict[str, set[str]] = {}  # task -> the labels in the data
-        self.letters: set[str] = set()  # characters of the training texts, in lower case
-        self.scored_letters: dict[str, str] = {}  # characters of held-out texts -> first key
-        self.keys: dict[str, str] = {}  # key -> split
-        self.features: dict[bytes, str] = {}  # digest of features -> key of the first record with them
-        self.files: dict[str, str] = {}  # key -> sha256 of the image
-        self.prints: dict[str, dict[str, Fingerprint]] = {}  # split -> key -> fingerprint of the image
-        self.contents: dict[str, tuple[str, str]] = {}  # sha256 of an image -> key and split of its first record
+        self.labels: dict[str, set[str]] = {}  # {task: labels in the data}
+        self.letters: set[str] = set()  # characters of the training texts, converted to lower case
+        self.scored_letters: dict[str, str] = {}  # {character of a held-out text: key of the first record with it}
+        self.keys: dict[str, str] = {}  # {key of a record: split}
+        self.features: dict[bytes, str] = {}  # {digest of a record's features: key of the first record with them}
+        self.files: dict[str, str] = {}  # {key of a record: sha256 of its image}
+        self.prints: dict[str, dict[str, Fingerprint]] = {}  # {split: {key of a record: fingerprint of its image}}
+        self.contents: dict[str, tuple[str, str]] = {}  # {sha256 of an image: (key, split) of the first record with it}
 
     def add(self, kind: str, example: str, severity: Severity | None = None) -> None:
         finding = self.findings.setdefault(kind, CheckFinding(kind, severity or KINDS[kind][0]))
@@ -189,7 +189,7 @@ class _Checker:
         words = record.words()
         self.covered.update({name: 1 for name, items in words.items() if items})
         for text in record.marked("text", "tagged"):
-            # The tokenizers library lowers every Σ to σ. `str.lower` of a whole word would end in ς.
+            # The tokenizers library converts every Σ to σ. `str.lower` of a whole word would end in ς.
             lower = "".join(map(str.lower, text)) if "Σ" in text else text.lower()
             self.capitals += text != lower
             if record.split.startswith(SCORED):
@@ -256,7 +256,8 @@ class _Checker:
         elif self.contract is None or self.contract.extractor != TRUTH:
             digest = hashlib.sha256(features.contiguous().numpy().tobytes()).digest()[:16]
             first = self.features.setdefault(digest, key)
-            if self.files.get(first, first) != self.files.get(key, key):  # their image files differ
+            # Two different image files have equal features.
+            if self.files.get(first, first) != self.files.get(key, key):
                 self.add("features repeated", f"{key} has the features of {first}")
 
     def _wanted_sizes(self) -> dict[str, int]:
@@ -301,7 +302,7 @@ class _Checker:
         findings = sorted(self.findings.values(), key=lambda f: (f.severity != "error", order.index(f.kind)))
         failed = self.findings["not extracted"].count if "not extracted" in self.findings else 0
         percent = {name: 100 * count / max(1, self.records) for name, count in sorted(self.covered.items())}
-        if "regions" in percent:  # percent of all records, including those whose extraction failed
+        if "regions" in percent:  # the shares are percent of all records, including those whose extraction failed
             percent["regions"] = 100 * self.covered["regions"] / max(1, self.records + failed)
         coverage = {name: round(value, 2) for name, value in percent.items()}
         uses = {name: dict(counts) for name, counts in self.uses.items()}

@@ -22,9 +22,9 @@ class Fault:
     """A known fault in files that earlier versions wrote."""
 
     what: str
-    mended: str  # the first version without the fault
-    touches: Callable[[Path], bool]  # True if this store, model, tokeniser or score file may have the fault
-    again: str  # the command that writes the file again
+    mended: str  # the first version of Diptych without the fault
+    touches: Callable[[Path], bool]  # returns True if this store, model, tokeniser or score file may have the fault
+    again: str  # the command that makes a correct file
     shows: bool = False  # True: `touches` detects the fault itself, so the file's version does not matter
 
 
@@ -65,7 +65,7 @@ FAULTS = (
     Fault("right answers with capital letters, signs or articles were scored as wrong if all annotators agree", "0.1.0",
           _scores("vqa"), "diptych evaluate --model MODEL --data STORE --json"),
     Fault("the vocabulary drops accents and splits Chinese words, so decoding does not restore texts", "0.1.0",
-          _strips, "diptych tokenizer train or diptych pretrain, then fine-tune on that", shows=True),
+          _strips, "diptych tokenizer train or diptych pretrain, then fine-tune the new model", shows=True),
     Fault("recall counted identical captions of other images as errors", "0.1.0",
           _scores("retrieval"), "diptych rank --model MODEL --data STORE --json"),
 )  # fmt: skip
@@ -91,7 +91,7 @@ def known_faults(path: Path) -> list[str]:
 
 
 def _touches(fault: Fault, part: Path) -> bool:
-    with suppress(DataError, KeyError, TypeError):  # other checks report damaged files
+    with suppress(DataError, KeyError, TypeError):  # a damaged file is reported by other checks
         return fault.touches(part)
     return False
 

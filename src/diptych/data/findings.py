@@ -18,12 +18,12 @@ Severity = Literal["error", "warning"]
 NO_TEXT = "no text here"
 EXAMPLES = 5
 
-# Kind of finding -> its severity, and what to do about it.
+# {kind of finding: (its severity, what the user can do)}.
 KINDS: dict[str, tuple[Severity, str]] = {
     "no records": ("error", "the data set is empty"),
     "key twice": ("error", "keys identify images and must be unique"),
     "record damaged": ("error", "its bytes changed after extraction: extract again"),
-    "detector": ("error", "a model trained on these features could not caption an image: extract again"),
+    "detector": ("error", "a model trained on these features could not read image files: extract again"),
     "no detector": ("warning", "a model trained on this store could not read image files: repeat the extract command"),
     "known fault": ("warning", "an earlier version of Diptych wrote a wrong file: run the command in each line"),
     "contract": ("error", "the model was trained on other features: extract with the model's detector"),
@@ -91,10 +91,10 @@ class CheckReport:
     records: int = 0
     capitals: int = 0  # number of texts with capital letters
     splits: dict[str, int] = field(default_factory=dict)
-    coverage: dict[str, float] = field(default_factory=dict)  # field -> percent of records that have it
+    coverage: dict[str, float] = field(default_factory=dict)  # {field: percent of records that have it}
     findings: list[CheckFinding] = field(default_factory=list)
-    tasks: dict[str, dict[str, int]] = field(default_factory=dict)  # task -> split -> number of records for the task
-    trained_on: Leakage | None = None  # counts the val and test images that the model was trained on
+    tasks: dict[str, dict[str, int]] = field(default_factory=dict)  # {task: {split: number of records for the task}}
+    trained_on: Leakage | None = None  # numbers of val and test images on which the model was trained
 
     @property
     def ok(self) -> bool:

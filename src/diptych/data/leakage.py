@@ -31,19 +31,21 @@ from diptych.vision.decoder import shared_decoders
 from diptych.vision.fingerprints import image_fingerprint
 
 FILE = "seen.safetensors"
-NEAR = 4  # maximum number of different bits, of 64, between the hashes of near copies
-BANDS = np.linspace(0, 64, NEAR + 2).astype(int)  # edges of the NEAR + 1 bands of bits (see `near_copies`)
-MOST_OPENED = 50_000  # maximum number of image files that are opened if a store lacks fingerprints (takes minutes)
+NEAR = 4  # near copies have hashes that differ in at most this many of 64 bits
+# The 64 bits are divided into NEAR + 1 bands at these positions (see `near_copies`).
+BANDS = np.linspace(0, 64, NEAR + 2).astype(int)
+# If a store lacks fingerprints, at most this many image files are opened to compute them, which takes minutes.
+MOST_OPENED = 50_000
 U64 = NDArray[np.uint64]
 
 
 class Fingerprints(NamedTuple):
     """Fingerprints of N images, and the number of further images without a fingerprint."""
 
-    content: U64  # (N,)
-    dhash: U64  # (N,)
+    content: U64  # content hashes (N,)
+    dhash: U64  # difference hashes (N,)
     missing: int = 0
-    mirrored: U64 = np.zeros(0, np.uint64)  # (N,), difference hashes of the mirrored images; 0: unknown
+    mirrored: U64 = np.zeros(0, np.uint64)  # difference hashes (N,) of the mirrored images; 0: unknown
 
     @classmethod
     def of(cls, prints: Sequence[Sequence[int]], missing: int) -> Fingerprints:
@@ -55,10 +57,10 @@ class Fingerprints(NamedTuple):
 class Leakage:
     """The number of test images that a model was trained on; `exact` and `near` are None if unknown."""
 
-    exact: int | None  # number of test images that are in the training data
-    near: int | None  # number of other test images that nearly equal a training image
+    exact: int | None  # number of test images that are copies of training images
+    near: int | None  # number of other test images that are near copies of a training image
     tested: int  # number of test images that were compared
-    gaps: tuple[str, ...] = ()  # sentences that state what is unknown
+    gaps: tuple[str, ...] = ()  # sentences that state which images could not be compared
 
     @property
     def text(self) -> str:
@@ -79,10 +81,10 @@ UNKNOWN = Leakage(None, None, 0, ("the training images of this model are unknown
 class SeenImages:
     """Fingerprints of the images that a model was trained on, without validation images; 16 bytes per image."""
 
-    content: U64  # (N,), content hashes, ascending, without duplicates
-    dhash: U64  # (N,), difference hashes of the same images
+    content: U64  # content hashes (N,), ascending, without duplicates
+    dhash: U64  # difference hashes (N,) of the same images
     missing: int = 0  # number of training images without a fingerprint
-    complete: bool = True  # False: the run started from a model whose training images are unknown
+    complete: bool = True  # False: the model was initialised from a model whose training images are unknown
 
     @classmethod
     def of(cls, prints: Fingerprints, before: SeenImages | None, begun: bool) -> SeenImages:

@@ -31,7 +31,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
-        self.layer = Layer(sizes)  # self-attention and feed-forward
+        self.layer = Layer(sizes)  # self-attention and a feed-forward network
         self.cross = SelfAttention(sizes)  # attention to an encoder's states
         self.cross_norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
         self.dropout = Dropout(sizes.dropout)
@@ -71,7 +71,8 @@ class SharedLayer(Layer):
     def __init__(self, sizes: LayerSizes, cross: Literal["after", "joint"] = "after", signal: Signal = "flag") -> None:
         super().__init__(sizes)
         self.joint = cross == "joint"
-        self.signal = nn.Parameter(torch.zeros(2, sizes.width)) if signal == "learnt" else None  # for keys, for values
+        # Learnt vectors that mark the encoder's states: row 0 is added to keys, row 1 to values.
+        self.signal = nn.Parameter(torch.zeros(2, sizes.width)) if signal == "learnt" else None
         if not self.joint:
             self.cross_norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
 

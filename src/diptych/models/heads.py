@@ -23,27 +23,27 @@ from diptych.models.transformer import FUSED
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.plugins import unknown_name
 
-WORDS_MULTIPLE = 64  # on a GPU, the number of scored words is padded to a multiple of this
+WORDS_MULTIPLE = 64  # on a GPU, the number of positions with word scores is padded to a multiple of this
 
 
 @dataclass(frozen=True)
 class HeadSizes:
     """Sizes and options of a model's heads."""
 
-    width: int  # D
-    words: int  # V
-    classes: int = 0  # C
-    feature: int = 0  # F
-    answers: int = 0  # A
+    width: int  # size of the states (D)
+    words: int  # number of tokens in the vocabulary (V)
+    classes: int = 0  # number of region classes (C)
+    feature: int = 0  # size of a region feature (F)
+    answers: int = 0  # number of answers (A)
     answer_slot: bool = False  # True: the head "answer" reads the [MASK] after the question
     norm_eps: float = 1e-5
     tied: bool = True  # True: the word head's output matrix is the word embedding
     similarity: int = 1024  # size of the vectors of the head "similarity" (S)
-    region_layers: int = 1  # the head "similarity" reads the states of the last N layers of regions
+    region_layers: int = 1  # the head "similarity" reads the states of regions from the last N layers
     batch_norm: bool = False  # True: batch norm on the vectors of the head "similarity"
     answer_width: int = 0  # size of the pooled vectors of the head "answer"
     class_layers: int = 2  # number of layers of the head "region_class": 1 or 2
-    class_norm: bool = True  # True: layer norm between these two layers
+    class_norm: bool = True  # True: layer norm between the two layers of the head "region_class"
     dropout: float = 0.0  # dropout in the heads "choice", "nlvr" and "entailment"
 
     @classmethod
@@ -76,7 +76,7 @@ class WordHead(nn.Module):
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         rows, bias = self.rows, cast(Tensor, self.bias)
         more = -len(bias) % WORDS_MULTIPLE if states.device.type in FUSED else 0
-        if more:  # the product with padding is faster
+        if more:  # with padding, the matrix product is faster
             rows, bias = F.pad(rows, (0, 0, 0, more)), F.pad(bias, (0, more))
         scores = F.linear(self.norm(F.gelu(self.dense(states))), rows, bias)
         return scores[..., : len(self.bias)]
@@ -164,7 +164,7 @@ class PooledMatchHead(nn.Module):
     def __init__(self, sizes: HeadSizes) -> None:
         super().__init__()
         self.pool = Pooler(sizes)
-        self.out = nn.Linear(sizes.width, 2)  # mismatched, matched
+        self.out = nn.Linear(sizes.width, 2)  # two scores: mismatched, matched
 
     def classes(self, states: States) -> Float[Tensor, "B 2"]:
         """Return the logits of (mismatched, matched)."""
@@ -215,7 +215,7 @@ class SimilarityHead(nn.Module):
     encoded once.
     """
 
-    reads = frozenset[str]()  # it reads `States.unimodal` only
+    reads = frozenset[str]()  # the head reads only `States.unimodal`
 
     def __init__(self, sizes: HeadSizes) -> None:
         super().__init__()

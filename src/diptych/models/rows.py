@@ -22,21 +22,22 @@ from torch import Tensor, nn
 from diptych.core import Batch
 from diptych.runtime.errors import RecipeError
 
-CUTTING = ("cpu",)  # types of devices on which rows are selected
-WORTH = 0.95  # above this share of selected positions, selecting saves too little time
+CUTTING = ("cpu",)  # types of devices on which unneeded positions are not computed
+WORTH = 0.95  # if more than this share of the positions is needed, all are computed
 
 
 @dataclass(frozen=True)
 class Rows:
     """Selected positions of a batch, in order. If `home` is None, all positions are selected."""
 
-    batch: int  # B
-    length: int  # L
-    most: int  # maximum number of rows of a sample (K)
-    home: Int[Tensor, "n"] | None = None  # index of each row among the B x L positions
-    slot: Int[Tensor, "n"] | None = None  # index of each row among the B x K slots
-    within: Rows | None = None  # larger selection that a layer reads, to return only these rows
-    which: Int[Tensor, "n"] | None = None  # index of each row in `within`
+    batch: int  # number of samples (B)
+    length: int  # number of positions of a sample (L)
+    most: int  # maximum number of selected positions of a sample (K)
+    home: Int[Tensor, "n"] | None = None  # index of each selected position among the B x L positions
+    slot: Int[Tensor, "n"] | None = None  # index of each selected position among the B x K slots
+    # A larger selection, if a layer reads that one and returns only these rows.
+    within: Rows | None = None
+    which: Int[Tensor, "n"] | None = None  # index of each selected position in `within`
 
     @classmethod
     def every(cls, batch: int, length: int) -> Rows:

@@ -57,7 +57,7 @@ class ModelConfig(BaseModel):
     # Settings that are numbers of embedding rows, such as `segments`. A fine-tuning recipe may increase them. New rows
     # are initialised as in a new model.
     grows: ClassVar[frozenset[str]] = frozenset()
-    # Further settings, like `max_regions`, on which no weight depends. In fine-tuning, the recipe's values apply.
+    # Settings like `max_regions` on which no weight depends. In fine-tuning, the recipe's values apply.
     of_the_run: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
@@ -122,8 +122,8 @@ class ResolvedConfig(ModelConfig):
     """A config completed with sizes that the data determine."""
 
     vocabulary: Vocabulary
-    feature_size: Count = 2048  # F
-    classes: Count = 1601  # C
+    feature_size: Count = 2048  # size of a region feature (F)
+    classes: Count = 1601  # number of region classes (C)
     answers: Count = 0  # number of answers (A) of the head "answer"
     whole_size: Count = 0  # size of the whole image's feature; 0: feature_size
 
@@ -140,15 +140,15 @@ class SystemModel(nn.Module):
     config: ResolvedConfig
     heads: nn.ModuleDict
     provides: frozenset[Capability] = frozenset()
-    precision: Precision = "fp32"  # precision of predictions, not of training
-    fewest: int = 1  # predictions of smaller batches are computed in fp32
+    precision: Precision = "fp32"  # precision of predictions; training has its own
+    fewest: int = 1  # a batch with fewer samples than this is computed in fp32
     decodes: bool = False  # True: the target holds words that a decoder reads; False: [MASK] queries
 
     def __init__(self, config: Any, heads: Iterable[str] = ()) -> None:
         super().__init__()
         self.config = config
 
-    answers_exported: ClassVar[bool] = False  # True: `diptych export` supports its VQA models
+    answers_exported: ClassVar[bool] = False  # True: `diptych export` supports VQA models of this system
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -168,7 +168,7 @@ class SystemModel(nn.Module):
 
 NETWORK = "regions.network."  # name prefix of the weights of the network that reads pixels
 
-# An imported checkpoint: (config, names of heads, tensors, report).
+# What an import returns: (config, names of heads, tensors, report).
 Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, ImportReport]
 
 

@@ -15,16 +15,17 @@ from diptych.models.system import ModelConfig, SystemModel
 from diptych.models.transformer import DecoderCache, LayerCache
 from diptych.runtime.errors import DataError, RecipeError
 
-# A size that trains in minutes on one core. With BERT's width and init_std of 0.02, a layer's output is about half as
-# large as its input. Width 128 needs init_std 0.05 for the same ratio; with 0.02, training takes twice as many steps.
+# Settings of a model that trains in minutes on one core. With BERT's width and init_std of 0.02, a layer's output is
+# about half as large as its input. Width 128 needs init_std 0.05 for the same ratio; with 0.02, training takes twice as
+# many steps.
 TINY: dict[str, Any] = {"width": 128, "heads": 4, "ffn": 512, "max_regions": 32, "init_std": 0.05}
 
 
 class TextConfig(ModelConfig):
     """A config of a model whose sequence of positions holds words and `reserved` other tokens."""
 
-    reserved: ClassVar[int]  # number of positions that words cannot use
-    fewest: ClassVar[int] = 2  # minimum number of other positions: a word and [SEP]
+    reserved: ClassVar[int]  # number of positions for special tokens, which words cannot use
+    fewest: ClassVar[int] = 2  # minimum number of positions for words: one word and [SEP]
 
     @model_validator(mode="after")
     def _has_room(self) -> TextConfig:

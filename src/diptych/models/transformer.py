@@ -20,21 +20,22 @@ from diptych.models.dropout import Dropout
 from diptych.models.rows import Rows, whole
 from diptych.models.system import ModelConfig
 
-FUSED = ("cuda",)  # on these devices, a fused kernel computes attention
+FUSED = ("cuda",)  # types of devices on which a fused kernel computes attention
 # All backends except cuDNN. Its backward pass gives NaN for a position that may not attend to any other, if the last
 # tile of 128 keys is half empty (pytorch/pytorch#196678). On an H100 this happened with 64 positions.
 SAFE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 MULTIPLE = 8  # with fused kernels, positions are padded to a multiple of this
-CLOSED = -10000.0  # as in BERT: far below any score, but finite
-KeysValues = tuple[Tensor, Tensor]  # two tensors (B, H, P, d)
+# Attention score of a position that is not attended to. As in BERT, it is far below other scores, but finite.
+CLOSED = -10000.0
+KeysValues = tuple[Tensor, Tensor]  # keys and values: two tensors (B, H, P, d)
 
 
 @dataclass(frozen=True)
 class LayerSizes:
     """The sizes of a transformer layer."""
 
-    width: int  # D
-    heads: int  # H
+    width: int  # size of the states (D)
+    heads: int  # number of attention heads (H)
     ffn: int
     dropout: float
     attention_dropout: float
@@ -96,8 +97,8 @@ class SelfAttention(nn.Module):
             with sdpa_kernel(SAFE) if k.shape[-2] % 128 == 64 else nullcontext():
                 mixed = F.scaled_dot_product_attention(q, k, v, closed, dropout)
         else:
-            # On an EPYC with avx512_bf16, F.scaled_dot_product_attention with a mask takes 1.3 (base) to 2.8 (width
-            # 128) times as long in bfloat16, and 5% less in fp32.
+            # In bfloat16 on an EPYC with avx512_bf16, F.scaled_dot_product_attention with a mask takes 1.3 (base)
+            # to 2.8 (width 128) times as long as the operations below. In fp32 it takes 5% less time.
             scores = torch.add(closed, q @ k.transpose(-1, -2), alpha=self.size**-0.5)
             mixed = self.dropout(torch.softmax(scores, -1)) @ v
         joined = mixed.transpose(1, 2).flatten(2)
@@ -113,7 +114,7 @@ class SelfAttention(nn.Module):
         without copies.
         """
         batch, new = memory.closed.shape[0], x.shape[1]
-        q, k, v = (part.view(batch, -1, *part.shape[1:]) for part in self.project(x))  # (B, K, H, n, d)
+        q, k, v = (part.view(batch, -1, *part.shape[1:]) for part in self.project(x))  # q, k and v: (B, K, H, n, d)
         keys, values = cache.add(k, v, memory)
         q = q * self.size**-0.5
         scores = q @ keys.transpose(-1, -2)
@@ -219,7 +220,7 @@ class Transformer(nn.Module):
         `allowed` is True where the position of the row may attend to the position of the column.
         """
         length, more = x.shape[1], -x.shape[1] % MULTIPLE if x.device.type in FUSED else 0
-        if more:  # pad with positions that no other position attends to
+        if more:  # padding positions, to which no other position attends
             x, allowed = F.pad(x, (0, 0, 0, more)), F.pad(allowed, (0, more, 0, more))
         closed, states = closing(~allowed[:, None], x), [x]
         for layer in self.layers:
@@ -258,7 +259,7 @@ class Transformer(nn.Module):
         closed, layers = closing(~allowed[:, None], x), []
         for layer in self.layers:
             assert isinstance(layer, Layer)
-            if layer is self.layers[-1]:  # only the state of the last position is needed
+            if layer is self.layers[-1]:  # later code reads only the state of the last position
                 k, v = layer.attention.keys_values(x)
                 x, closed = x[:, -1:], closed[:, :, -1:]
                 q = layer.attention.queries(x)
@@ -266,7 +267,7 @@ class Transformer(nn.Module):
                 q, k, v = layer.attention.project(x)
             mixed = layer.attention.mix(q, k, v, closed)
             batch, heads, _, size = k.shape
-            # One more row, for the [MASK] after the last word.
+            # The cache has one more position than words: the [MASK] after the last word.
             keys, values = (k.new_empty(batch, 1, heads, room + 1, size) for _ in range(2))
             layers.append(LayerCache((k[:, :, :-1], v[:, :, :-1]), keys, values))
             x = layer.finish(x, mixed)
@@ -318,11 +319,12 @@ class DecoderCache:
     """
 
     layers: list[LayerCache]
-    closed: Float[Tensor, "B 1 1 P"]  # mask of the input: CLOSED at absent positions
-    room: int  # number of rows that each layer can hold
-    written: int = 0  # number of words so far
-    rows: Float[Tensor, "N B K H room d"] | None = None  # keys and values of layer 1, of layer 2, ...
-    spare: Float[Tensor, "N B K H room d"] | None = None  # buffer for the next reordering
+    closed: Float[Tensor, "B 1 1 P"]  # mask of the input: CLOSED at padding
+    room: int  # maximum number of positions that the cache of a layer holds
+    written: int = 0  # number of words generated so far
+    # Keys of layer 1, values of layer 1, keys of layer 2, and so on.
+    rows: Float[Tensor, "N B K H room d"] | None = None
+    spare: Float[Tensor, "N B K H room d"] | None = None  # buffer for the next reordering of beams
 
     def take(self, parents: Int[Tensor, "B K"]) -> None:
         """Reorder the beams: the new beam k is a copy of beam `parents[b, k]`."""

@@ -45,7 +45,8 @@ def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]
     return torch.cat(parts, -1)
 
 
-WholeRegion = bool | Literal["given"]  # whole image as a region; "given": if the store has its feature
+# True: the whole image is read as a region. "given": it is, if the store has its feature.
+WholeRegion = bool | Literal["given"]
 
 
 def whole_region(setting: WholeRegion, stored: bool) -> bool:

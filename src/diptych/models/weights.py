@@ -19,7 +19,7 @@ class ImportReport:
     loaded: list[str] = field(default_factory=list)  # names of the model's tensors that were loaded
     renamed: dict[str, str] = field(default_factory=dict)  # name in the file -> name in the model
     missing: list[str] = field(default_factory=list)  # names of the model's tensors that the file lacks
-    left: dict[str, str] = field(default_factory=dict)  # name of an unused tensor of the file -> reason
+    left: dict[str, str] = field(default_factory=dict)  # {name of a tensor of the file that was not used: reason}
 
     def lines(self) -> list[str]:
         """Return the report as text: a line per renamed, missing or unused tensor, then the counts."""

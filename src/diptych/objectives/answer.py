@@ -48,7 +48,7 @@ class AnswerQuestion(PerSample):
 
     def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         scores: Tensor = model.heads["answer"](states).float()
-        if scores.dim() == 3:  # TDEN's code has two classifiers; their losses are added
+        if scores.dim() == 3:  # TDEN's code has two classifiers, whose losses are added
             return torch.stack([self._cost(one, batch) for one in scores.unbind(1)]).sum()
         return self._cost(scores, batch)
 

@@ -35,7 +35,7 @@ class ChooseText(PerSample):
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
         return [
-            replace(one, group=f"{number}:{one.group}")  # a question may be in a batch twice
+            replace(one, group=f"{number}:{one.group}")  # the number separates two copies of a question in a batch
             for number, sample in enumerate(samples)
             for one in split_candidates(sample)
         ]

@@ -32,7 +32,7 @@ class Denoise(TargetWords):
 
     vocabulary: Vocabulary
     share: float = 0.3
-    mean_length: float = 3.0  # mean of the Poisson distribution, in words
+    mean_length: float = 3.0  # mean of the Poisson distribution of a span's length, in words
     at_least: int = 1
     masks: Literal["single", "multi"] = "single"
     grounded: bool = True
@@ -68,10 +68,10 @@ def draw_spans(words: int, share: float, mean_length: float, rng: Random, at_lea
         length = max(at_least, _poisson(mean_length, rng))
         lengths.append(left if left - length < at_least else length)
     seen = words - hidden
-    while len(lengths) > seen + 1:  # join spans if too few words are left to separate them
+    while len(lengths) > seen + 1:  # two spans are joined if too few words are left to separate all spans
         lengths[-2:] = [lengths[-2] + lengths[-1]]
     rng.shuffle(lengths)
-    # Each span gets a different gap before, between or after the unmasked words.
+    # A gap is a place before, between or after the unmasked words. Each span gets a different gap.
     gaps = sorted(rng.sample(range(seen + 1), len(lengths)))
     before = [0, *accumulate(lengths)]
     return [(gap + past, gap + past + length) for gap, past, length in zip(gaps, before, lengths, strict=False)]

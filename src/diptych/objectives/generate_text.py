@@ -28,7 +28,7 @@ class GenerateText(TargetWords):
     reads: Literal["text", "nothing"] = "text"
     source: Literal["words", "hidden"] = "words"
     only_matched: bool = False  # True: mismatched pairs have no targets
-    label_smoothing: float = 0.0  # probability that is spread over all other words
+    label_smoothing: float = 0.0  # label smoothing: probability that is spread over all other words
     name: str = "generate_text"
 
     @property

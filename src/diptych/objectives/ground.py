@@ -20,7 +20,7 @@ class GroundExpression(PerSample):
     See VL-BERT, section 4.2.3. An image without a right region has no targets.
     """
 
-    overlap: float = 0.5  # IoU
+    overlap: float = 0.5  # a region is right if its IoU with the true box is above this
     name: str = "ground"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"regions", "text"})

@@ -24,21 +24,22 @@ class MaskedLanguage(PerSample):
 
     vocabulary: Vocabulary
     rate: float = 0.15
-    most: int | None = None  # maximum number of masked tokens; --max_pred of Unified VLP's code, 3
+    most: int | None = None  # a text has at most this many masked tokens (3 with --max_pred of Unified VLP's code)
     at_least: int = 1
     scheme: Scheme = (0.8, 0.1, 0.1)
     attention: tuple[tuple[Attention, float], ...] = ((TEXT_AFTER_REGIONS, 0.75), (BIDIRECTIONAL, 0.25))
     # True: mismatched pairs have no targets (ImageBERT, section 4.3). Their words are masked all the same, because
     # otherwise a [MASK] would reveal that a pair matches.
     only_matched: bool = False
-    drop_worst: float = 0.0  # share of a micro-batch's samples that is left out: those with the largest losses
+    drop_worst: float = 0.0  # share of a micro-batch's samples, those with the largest losses, that is left out
     label_smoothing: float = 0.0
     hides_end: bool = True  # True: the final [SEP] may be masked
     by_chance: bool = False  # True: mask each token with probability `rate` (UNITER's code)
     whole_words: bool = False  # True: mask each word with probability `rate`, with all its pieces (VL-BERT's code)
     by_sample: bool = False  # True: average each sample's mean loss (VL-BERT's NORM_IN_BATCH_FIRST)
     alone: bool = False  # True: the image is removed, for pre-training on text
-    of: Literal["all", "pictured", "alone"] = "all"  # train on all texts, only texts with or without image
+    # Texts to train on: all, only those with an image (pictured), or only those without one (alone).
+    of: Literal["all", "pictured", "alone"] = "all"
     name: str = "masked_language"
 
     heads: ClassVar = frozenset({"word"})
@@ -71,7 +72,7 @@ class MaskedLanguage(PerSample):
         """Choose the tokens to mask. Return groups of positions: one per word if `whole_words`, else one per token."""
         if self.whole_words:
             return [word for word in whole_words(text, self.vocabulary) if rng.random() < self.rate]
-        ends = len(text) > 0 and int(text[-1]) == self.vocabulary.sep  # chunks of a text corpus have no [SEP]
+        ends = len(text) > 0 and int(text[-1]) == self.vocabulary.sep  # a text of a corpus does not end with [SEP]
         places = len(text) - (ends and not self.hides_end)
         if self.by_chance:
             drawn = torch.tensor([rng.random() < self.rate for _ in range(places)], dtype=torch.bool)

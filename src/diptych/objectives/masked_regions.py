@@ -29,10 +29,12 @@ class MaskedRegionClass(PerSample):
     hidden: float = 0.9
     # hard: cross-entropy with the detector's best class; soft: with all its probabilities; divergence: KL divergence.
     labels: Literal["hard", "soft", "divergence"] = "hard"
-    overlap: float | None = None  # minimum IoU
-    within: float | None = None  # maximum difference from 1 of the probabilities' sum (VL-BERT's code: 0.1)
+    # All regions are masked whose IoU with a chosen region is above this. None: only chosen regions are masked.
+    overlap: float | None = None
+    # A region is predicted only if its probabilities' sum differs from 1 by at most this (VL-BERT's code: 0.1).
+    within: float | None = None
     only_matched: bool = False  # True: mismatched pairs have no targets, but are masked too
-    by_sample: bool = False  # as in MaskedLanguage
+    by_sample: bool = False  # True: average each sample's mean loss
     at_least: int = 0  # minimum number of chosen regions of an image (UNITER's code: 1)
     background: int | None = None  # class that is never a "hard" label (UNITER's code: 0)
     name: str = "masked_region_class"
@@ -82,7 +84,7 @@ class MaskedRegionClass(PerSample):
         """Request the states of chosen regions that have class probabilities."""
         if batch.classes is None:
             return StateRequest(regions=torch.zeros_like(batch.chosen))
-        sums = batch.classes.sum(-1, dtype=torch.float32)  # classes on the CPU are in half precision
+        sums = batch.classes.sum(-1, dtype=torch.float32)  # on the CPU, class probabilities are in half precision
         labelled = sums > 0 if self.within is None else (sums - 1).abs() <= self.within
         return StateRequest(regions=batch.chosen & batch.regions_present & labelled)
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from diptych.core import BIDIRECTIONAL, Batch, Capability, Partners, Sample, StateModel, StateRequest, States
 from diptych.objectives.per_sample import PerSample
 
-Negative = Literal["captions", "pictures"]  # what a mismatched pair takes from another sample
+Negative = Literal["captions", "pictures"]  # what a mismatched pair takes from another sample: its caption or its image
 Negatives = Literal["captions", "pictures", "both"]
 _KINDS: tuple[Negative, ...] = ("captions", "pictures")
 

@@ -24,7 +24,7 @@ class Schedule:
 
     updates: Sequence[tuple[Update, float]]
     order: Literal["together", "in turn", "sampled"] = "together"
-    seed: int = 0  # seed for the order "sampled"
+    seed: int = 0  # seed of the random order, with order="sampled"
 
     def __post_init__(self) -> None:
         if not self.updates:

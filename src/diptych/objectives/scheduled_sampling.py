@@ -48,7 +48,7 @@ class ScheduledSampling:
     needs: ClassVar[frozenset[Capability]] = frozenset({"two passes"})
 
     def __post_init__(self) -> None:
-        OneForward(self.objectives)  # raises for duplicate names or a wrong order
+        OneForward(self.objectives)  # raises RecipeError if two objectives share a name, or if their order is wrong
         if self.form == "official" and self.scheme != "A":
             raise RecipeError(f"the authors' code has only Two-Pass-A, not {self.scheme}; set sampling=paper")
 
@@ -100,7 +100,8 @@ class ScheduledSampling:
             before, after = [*match, *self.read], [self.write]
             states = model(with_request(replace(batch, target=None), before, _guessed(batch)), objects)
             target = self._shifted(self.guess(model, states.text, batch))
-            again = replace(batch.without_text(), target=target)  # the encoder has already read the text
+            # The encoder has already read the text, so the text is left out.
+            again = replace(batch.without_text(), target=target)
         else:
             before, after = [*match, self.write], [*self.read]
             states = model(with_request(batch, before, _guessed(batch)), objects, cross=False)
@@ -122,7 +123,7 @@ class ScheduledSampling:
         scores = model.heads["word"](states[places]).float()
         if self.form == "official":
             guessed = scores.argmax(-1)
-        elif batch.seeds is not None:  # sampled words do not depend on micro-batches or processes
+        elif batch.seeds is not None:  # each sample has its seed, so micro-batches and processes do not change words
             row, place = places
             guessed = pick(scores.softmax(-1), uniform(batch.seeds[row], place, draw))
         else:

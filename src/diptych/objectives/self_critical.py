@@ -19,9 +19,11 @@ from diptych.core import IGNORE, Batch, Capability, Losses, Objective, Partners,
 from diptych.objectives.words import word_losses
 from diptych.runtime.errors import RecipeError, TrainingError
 
-Caption = list[int]  # token ids, with the final [SEP] unless the caption was cut
-Draw = Callable[[Any, Batch], list[list[Caption]]]  # (model, batch) -> captions of each image, the same number for all
-SHOWN = 3  # number of images of a batch whose captions are logged
+Caption = list[int]  # token ids, with the final [SEP] if the caption ended within the maximum length
+# (model, batch) -> captions of each image; each image has the same number.
+Draw = Callable[[Any, Batch], list[list[Caption]]]
+# The captions of this many images of a batch are logged.
+SHOWN = 3
 
 
 @runtime_checkable
@@ -30,7 +32,7 @@ class Reward(Protocol):
 
     def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]: ...
 
-    def spell(self, caption: Caption) -> str: ...  # converts token ids to text
+    def spell(self, caption: Caption) -> str: ...  # returns the caption as text
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class SelfCritical:
         self._show(batch, drawn, rewards, baseline)
         device = batch.boxes.device
         advantage = (rewards - baseline).flatten().to(device)
-        # autocast has cached casts of the weights that have no gradients. They must not be used below.
+        # autocast caches casts of the weights. These have no gradients, so they must not be used below.
         torch.clear_autocast_cache()
         with _mode(model, self.dropout):
             logs = self.log_probabilities(model, batch, drawn)

@@ -14,7 +14,8 @@ from diptych.objectives.per_sample import PerSample
 from diptych.objectives.ranks import of_all_ranks
 
 Form = Literal["paper", "official", "older"]
-MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}  # the paper states none; 0.2 is our choice
+# Margin of the loss. The paper does not state one; 0.2 is our choice.
+MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Similarity(PerSample):
         return torch.tensor(len(batch))
 
     def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
-        own = 0 if batch.idle else len(batch)  # placeholders must not be negatives
+        own = 0 if batch.idle else len(batch)  # an idle batch has placeholders, which must not become negatives
         own_pictures, own_texts = model.heads["similarity"](states)
         pictures, mine = of_all_ranks(own_pictures[:own])
         texts, _ = of_all_ranks(own_texts[:own])
@@ -92,7 +93,8 @@ def _over_violations(costs: Float[Tensor, "N N"]) -> Float[Tensor, "N"]:
 def _hashes(batch: Batch) -> Float[Tensor, "B 2"]:
     """Hash each text (as it was before masking) to 48 bits on the device, returned like the hashes of `_numbers`."""
     tokens = torch.where(batch.text_labels == IGNORE, batch.text, batch.text_labels)
-    powers = torch.full_like(tokens[:1], 6_364_136_223_846_793_005).cumprod(1)  # overflow at 64 bits is intended
+    # The products overflow 64 bits, as intended.
+    powers = torch.full_like(tokens[:1], 6_364_136_223_846_793_005).cumprod(1)
     hashes = ((tokens + 1) * batch.text_present * powers).sum(1)
     return torch.stack([(hashes >> 40) & 0xFFFFFF, (hashes >> 16) & 0xFFFFFF], 1).float()
 

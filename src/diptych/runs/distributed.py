@@ -18,7 +18,7 @@ from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import end_with_parent, process_context
 from diptych.training.ranks import leave
 
-GRACE = 30.0  # seconds that a rank has to end before it is terminated
+GRACE = 30.0  # a rank has this many seconds to end by itself before it is terminated
 
 Arguments = ParamSpec("Arguments")
 Made = TypeVar("Made")
@@ -84,13 +84,14 @@ def until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:
     If one rank fails, terminate the other ranks, because they would wait for it forever.
     """
     try:
-        while going := [rank.sentinel for rank in ranks if rank.is_alive()]:  # `wait([])` would block forever
+        # Without sentinels, `wait` would block forever.
+        while going := [rank.sentinel for rank in ranks if rank.is_alive()]:
             wait(going)
             if any(rank.exitcode not in {None, 0, Stopped.exit_code} for rank in ranks):
                 break
     except (KeyboardInterrupt, Terminated):
         for rank in ranks:
-            rank.terminate()  # a rank saves a checkpoint before it ends
+            rank.terminate()  # a rank that is terminated saves a checkpoint before it ends
         raise
     finally:
         for rank in ranks:

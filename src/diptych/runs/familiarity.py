@@ -25,10 +25,13 @@ from diptych.storybook.detector.detector import KIND
 
 FILE = "familiarity.safetensors"
 CENTRES, ROUNDS = 256, 10  # number of clusters and of k-means iterations
-FEWEST, MOST = 300, 4000  # minimum and maximum number of images to fit; with fewer, the quantile is unreliable
-STRANGE = 0.05  # if more than this share of new training images is unfamiliar, the start model's fit is dropped
-QUANTILE = 0.005  # the threshold is this quantile of training images
-NEAREST = 0.01  # lower limit of distances: an image may be a centre itself
+# Minimum and maximum number of images for a fit; with fewer images, the quantile is unreliable.
+FEWEST, MOST = 300, 4000
+# The start model's fit is dropped if it finds more than this share of the new training images unfamiliar.
+STRANGE = 0.05
+QUANTILE = 0.005  # this quantile of the training images' familiarity is the threshold
+# Lower limit of the distance between an image and a centre, because an image may be a centre itself.
+NEAREST = 0.01
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,8 @@ def measured(store: Store, splits: Sequence[str], most: int, before: Familiarity
 def _familiarity(
     means: Float[Tensor, "N F"], scores: Float[Tensor, "N"], centres: Float[Tensor, "C F"]
 ) -> Float[Tensor, "N"]:
-    return scores.logit(1e-6) - (1 - (means @ centres.T).amax(1)).clamp(min=NEAREST).log()  # `amax`: nearest centre
+    # `amax` finds the nearest centre.
+    return scores.logit(1e-6) - (1 - (means @ centres.T).amax(1)).clamp(min=NEAREST).log()
 
 
 def _centres(means: Float[Tensor, "N F"]) -> Float[Tensor, "C F"]:

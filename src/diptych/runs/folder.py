@@ -54,10 +54,10 @@ from diptych.vision.features.profile import differences
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 VALIDATION = "validation.json"
-VALIDATED = "images"  # key with the number of validation images; present if there are too few for reliable scores
-# keys of calibration errors, times 100
+VALIDATED = "images"  # key of the number of validation images, which is stored if they are too few for reliable scores
+# Keys of the calibration errors, which are stored times 100.
 UNCALIBRATED, CALIBRATED = "calibration error, uncalibrated", "calibration error"
-HIGHEST = 1e6  # validation scores with a larger absolute value are invalid
+HIGHEST = 1e6  # a validation score with a larger absolute value is invalid
 _NAME = re.compile(r"[\w.-]{1,100}")
 
 
@@ -66,13 +66,13 @@ class Architecture(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    system: str  # a name in SYSTEMS
+    system: str  # name of the model's system, a key of SYSTEMS
     config: SerializeAsAny[ResolvedConfig]
     heads: tuple[str, ...]
-    tokens: str | None = None  # SHA-256 of tokenizer.json; None in folders written before 0.1
-    imported: bool = False  # True: unchanged weights of an official checkpoint
-    diptych: str | None = None  # version of Diptych that wrote it; None: before 0.1
-    packages: dict[str, str] = {}  # packages with plugins that it needs, and their versions
+    tokens: str | None = None  # SHA-256 of tokenizer.json; None: a version before 0.1 wrote the folder
+    imported: bool = False  # True: the weights are those of an official checkpoint
+    diptych: str | None = None  # version of Diptych that wrote the folder; None: before 0.1
+    packages: dict[str, str] = {}  # {package whose plugins the model needs: version}
 
     @field_validator("system")
     @classmethod
@@ -99,10 +99,10 @@ class ModelFolder:
     architecture: Architecture
     tokens: Tokens
     contract: FeatureContract
-    recipe: Recipe | None = None  # for an imported checkpoint: the closest recipe of its system
+    recipe: Recipe | None = None  # an imported checkpoint has the recipe of its system that is closest to its own
     answers: Answers | None = None
     detector: Path | None = None
-    validation: Mapping[str, float] | None = None  # scores of the validation that chose these weights
+    validation: Mapping[str, float] | None = None  # scores of these weights on the validation split
     familiarity: Familiarity | None = None
     seen: SeenImages | None = None  # images that the model was trained on; None: unknown
 
@@ -264,10 +264,11 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
             f"trained with another ({architecture.config.vocabulary.size} tokens): the same ids would mean other tokens"
         )
     contract = _contract(folder / FEATURES)
-    _refuse_damaged(folder, weights=False)  # checked last, because the readers above give more specific errors
+    _refuse_damaged(folder, weights=False)  # checked last, because the readers above give errors that are more specific
     detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else None
     if detector is not None:
-        check_detector(detector, contract.weights, files=False)  # files are checked when the detector is opened
+        # The detector's files are checked only when the detector is opened.
+        check_detector(detector, contract.weights, files=False)
     answers = Answers.load(folder) if (folder / ANSWERS).is_file() else None
     if answers is not None and len(answers.names) != architecture.config.answers:
         raise _damaged(
@@ -278,7 +279,7 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
     recipe = Recipe.load(folder) if (folder / "recipe.json").is_file() else None
     if answers is not None and recipe is not None and find_task(recipe.task).training.answers is not None:
-        answers = replace(answers, task=recipe.task)  # files of earlier versions do not name the task
+        answers = replace(answers, task=recipe.task)  # answers.json of earlier versions does not name its task
     validation = _validation(folder / VALIDATION)
     known = Familiarity.load(folder, contract.feature_size) if (folder / FAMILIAR).is_file() else None
     return ModelFolder(
@@ -349,7 +350,8 @@ def _refuse_larger(folder: Path, config: ResolvedConfig) -> None:
     It is called before memory is allocated.
     """
     layers = max((value for name, value in config if name.endswith("layers")), default=1)
-    least = 2 * layers * config.width * (config.width + config.ffn)  # lower bound in bytes, for half precision
+    # Lower bound of the weights' size in bytes, in half precision.
+    least = 2 * layers * config.width * (config.width + config.ffn)
     if (size := (folder / WEIGHTS).stat().st_size) < least:
         wanted = f"{folder / CONFIG} describes a model of at least {least / 2**20:,.0f} MiB"
         raise _damaged(f"{wanted}, but {WEIGHTS} has {size / 2**20:,.1f} MiB")
@@ -363,7 +365,7 @@ def _validation(path: Path) -> Mapping[str, float] | None:
 
 
 def _is_score(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) <= HIGHEST  # False for NaN
+    return isinstance(value, int | float) and abs(value) <= HIGHEST  # the comparison is False for NaN
 
 
 def _json(path: Path) -> Any:

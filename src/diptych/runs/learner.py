@@ -31,8 +31,8 @@ from diptych.tasks.rewards import FREQUENCIES, BatchCider, CorpusCider, human_ca
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import SAMPLED, LeavesOut, TrainingRecords, sample_scope
 
-SPECIAL_TOKENS = 3  # maximum number of special tokens in a text
-FAR_ABOVE = 5  # self-critical training warns if the learning rate is above this multiple of the recipe's
+SPECIAL_TOKENS = 3  # a text has at most this many special tokens
+FAR_ABOVE = 5  # self-critical training warns if the learning rate is more than this many times the recipe's
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Learner:
     store: Store
     tokens: Tokens
     answers: Answers | None
-    out: Path  # folder of the run
+    out: Path  # path of the run's folder
     spec: TaskSpec
     task: Task
     records: list[int]  # indices of the training records in the store
-    held_out: list[int]  # indices of the validation records with queries of the task; may be empty
+    held_out: list[int]  # indices of the validation records that have queries of the task; may be empty
 
     def check(self) -> Architecture:
         """Return the architecture of the model.
@@ -113,7 +113,7 @@ class Learner:
                 "classes; extract with a detector that predicts classes, or pass features with `classes`"
                 + (f", or leave that objective out: --set objectives.{off}" if off else "")
             )
-        # Every model has the head "word", so that a fine-tuned model can still be trained on words.
+        # Every model has the head "word", so that a fine-tuned model can later be trained to predict words.
         heads = {"word", *self.schedule.heads}
         heads |= {"answer"} if answers is not None and answers.task == OF_VQA else set()
         return Architecture(system=recipe.system, config=config, heads=tuple(sorted(heads)), diptych=version("diptych"))

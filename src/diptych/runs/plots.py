@@ -17,7 +17,7 @@ from diptych.systems.recipe import FILE as RECIPE
 from diptych.systems.recipe import Recipe
 from diptych.training.log import METRICS
 
-MOST_POINTS = 1000  # maximum number of points of a curve, so that a page with 20 runs stays small
+MOST_POINTS = 1000  # a curve has at most this many points, so that a page with 20 runs stays small
 ENDINGS = (".html", ".svg", ".csv")
 
 
@@ -51,7 +51,7 @@ def charts(runs: Mapping[str, Path], smooth: int, log: bool = False) -> list[Cha
     means = f", mean of {smooth} logged steps" if smooth > 1 else ""
     made = [_chart(what, of_losses, what + means, smooth, log=log) for what in _names(of_losses)]
     if len(made) == 2:
-        made = made[:1]  # with a single objective, its loss equals the total
+        made = made[:1]  # with a single objective, its loss equals the total, so one chart is enough
     of_scores = {name: {what: _rounded(one.scores[what]) for what in one.scores} for name, one in logged.items()}
     made += [_chart(what, of_scores, f"{what} of the validation", 1, from_zero=True) for what in _names(of_scores)]
     of_course = {name: one.course for name, one in logged.items()}
@@ -59,7 +59,7 @@ def charts(runs: Mapping[str, Path], smooth: int, log: bool = False) -> list[Cha
 
 
 def _rounded(points: Iterable[Point]) -> list[Point]:
-    return [(step, round(value, 3)) for step, value in points]  # shows a score of 4.2e-05 as 0
+    return [(step, round(value, 3)) for step, value in points]  # rounds a score of 4.2e-05 to 0
 
 
 def _names(series: Mapping[str, Mapping[str, Sequence[Point]]]) -> list[str]:

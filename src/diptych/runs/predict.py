@@ -23,7 +23,7 @@ class Predictions(NamedTuple):
     predictions: list[dict[str, Any]]
     records: list[Record]
     task: Task
-    damaged: tuple[str, ...] = ()  # keys of unreadable records
+    damaged: tuple[str, ...] = ()  # keys of records that could not be read
 
     @property
     def scores(self) -> dict[str, float]:

@@ -24,8 +24,8 @@ class RunFolder:
 
     path: Path
     recipe: Recipe
-    before: Recipe | None  # the recipe in recipe.json; None: no run was started
-    notes: tuple[str, ...] = ()  # warnings about changed settings
+    before: Recipe | None  # the recipe in recipe.json; None: no run was started in the folder
+    notes: tuple[str, ...] = ()  # warnings about settings that changed since the run began
 
     @classmethod
     def open(cls, path: Path, recipe: Recipe) -> RunFolder:

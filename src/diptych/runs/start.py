@@ -32,13 +32,13 @@ from diptych.tasks import TaskSpec
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import Heads
 
-PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # fields of DataConfig for reading images
+PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # settings of `data` by which images are read as pixels
 
 
 class Start:
     """The initial weights of a run. The base class means random weights; the subclasses are `Weights` and `Trained`."""
 
-    speaks: bool = False  # True if the weights that read and generate text are trained
+    speaks: bool = False  # True: weights that read and generate text are trained
     source: str | None = None  # path of the start model's folder
     answers: Answers | None = None
     detector: Path | None = None
@@ -139,7 +139,7 @@ class Weights(Start):
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
         recipe = self.recipe
-        if begun:  # checkpoints have the weights, so the files are not needed
+        if begun:  # the weights are read from the run's checkpoint, so these files are not needed
             return
         if recipe.init is not None:
             yield f"{recipe.init}: {initialise(model, recipe.system, recipe.init).lines()[-1]}"
@@ -245,7 +245,7 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
                 f"has another number, which changes {body[0]}; extract with a detector of that many classes, or pass "
                 "your own regions: diptych extract DATA --out OUT --detector given --features PATH"
             )
-        # Without a list of answers, the meaning of the head's outputs is unknown.
+        # Without a list of answers, it is unknown which answer an output of the head means.
         other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]
         tensors = {name: value for name, value in tensors.items() if name not in other}
         if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
@@ -351,7 +351,7 @@ def vocabulary_settings(settings: Sequence[str]) -> list[str]:
     """Return settings for the vocabulary of `init`, if that is a folder or a name on the Hugging Face Hub."""
     given = dict(one.partition("=")[::2] for one in settings)
     source = given.get("init", "none")
-    with suppress(ValueError):  # the value may be a string without quotes
+    with suppress(ValueError):  # a string without quotes is not JSON, and is used as it is
         source = str(parse_json(source))
     words = None if source == "none" or "data.vocabulary" in given else find_words(source)
     if words is None:

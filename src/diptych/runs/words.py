@@ -22,7 +22,7 @@ from diptych.tasks.caption import pretraining_texts
 
 VOCABULARY_SIZE = 8000
 VOCABULARY_LINES = 20_000  # a vocabulary is trained on all captions and this many lines of a text corpus
-RECORDS_COUNTED = 5000  # out-of-vocabulary words are counted in at most this many records
+RECORDS_COUNTED = 5000  # out-of-vocabulary words are counted in this many records
 TOKENS_CHECK = "tokenizer.check"  # file with the checksum of a run's tokeniser
 
 
@@ -72,7 +72,7 @@ def tokens_of_run(folder: RunFolder, store: Store) -> Tokens:
     if folder.resumes and (out / TOKENS).is_file():
         return _kept_tokens(out)
     texts = training_texts(store, recipe.data.validation)
-    if find_task(recipe.task).pretrains:  # pre-training also reads answers as text
+    if find_task(recipe.task).pretrains:  # pre-training also reads questions with their answers
         records = (one for one in iterate(store, recipe.data.split) if not one.captions)
         texts += [text for record in records for text in pretraining_texts(record)]
     if recipe.data.text is not None:
@@ -90,7 +90,7 @@ def note_tokens(out: Path) -> None:
 
 
 def _kept_tokens(out: Path) -> Tokens:
-    check = out / TOKENS_CHECK  # runs written before 0.1 lack this file
+    check = out / TOKENS_CHECK  # runs written by versions before 0.1 lack this file
     if check.exists() and bytes_of(check) != f"{checksum(out / TOKENS)}\n".encode():
         raise CheckpointError(
             f"{out / TOKENS} has changed since it was written (as {TOKENS_CHECK} shows), so ids could mean "

@@ -32,8 +32,8 @@ __all__ = [
 
 LISTED = "`diptych recipes` lists all"
 RECIPES: dict[str, Preset] = {}
-STAGED: dict[str, StagedPreset] = {}  # name -> recipe of several stages
-# (`systems`, `tasks`, `recipes` or `objectives`; name) -> the module that added it.
+STAGED: dict[str, StagedPreset] = {}  # {name: recipe of several stages}
+# {(`systems`, `tasks`, `recipes` or `objectives`; name): the module that added it}.
 _ADDED_BY: dict[tuple[str, str], str] = {}
 
 
@@ -70,7 +70,7 @@ def add_task(spec: TaskSpec) -> None:
     kinds = {kind.model_fields["kind"].default: kind for kind in spec.training.objectives}
     _note_owner("objectives", [name for name, kind in kinds.items() if OBJECTIVES.get(name) is not kind], OBJECTIVES)
     TASKS[spec.name] = spec
-    if spec.training.answers is not None:  # a task with a list of labels gets a classification head by default
+    if spec.training.answers is not None:  # if a task has a list of labels, it gets a classification head by default
         HEADS.setdefault(spec.head, label_head)
     OBJECTIVES.update(kinds)
     for system in SYSTEMS.values():

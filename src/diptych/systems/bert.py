@@ -32,21 +32,22 @@ NAMES = {
     "bert.pooler.dense": "heads.pooler.0",
     "cls.predictions.transform.dense": "heads.word.dense",
     "cls.predictions.transform.LayerNorm": "heads.word.norm",
-    "cls.predictions": "heads.word",  # only a bias
+    "cls.predictions": "heads.word",  # has only a bias; the matrix is the word embedding
     "vis_embed.0": "regions.feature.0",
     "vis_embed.2": "regions.feature.2",
     "vis_pe_embed.0": "regions.place.0",
     "ans_classifier.0": "heads.answer.inner",
     "ans_classifier.2": "heads.answer.outer",
 }
-IN_LAYER = {  # names inside an encoder layer, equal in all these checkpoints
+IN_LAYER = {  # {name inside an encoder layer: our name}, the same in BERT, UniLM and Unified VLP
     "attention.output.dense": "attention.out",
     "attention.output.LayerNorm": "attention_norm",
     "intermediate.dense": "inner",
     "output.dense": "outer",
     "output.LayerNorm": "norm",
 }
-SELF_ATTENTION = {"attention.self": "attention"}  # the file's query, key and value are joined to one tensor
+# The file has query, key and value as separate tensors, which are joined to one.
+SELF_ATTENTION = {"attention.self": "attention"}
 TABLE = NAMES | layer_table("bert.encoder.layer", "encoder.layers", IN_LAYER, SELF_ATTENTION)
 UNUSED = {
     TIED: "a copy of the word embeddings",
@@ -54,9 +55,9 @@ UNUSED = {
     "crit_mask_lm_smoothed": "a constant of the loss",
     "bert.embeddings.position_ids": "a constant",
 }
-# Tensors whose shapes give the model's sizes.
+# The sizes of the model are read from the shapes of these tensors.
 SIZED = ("bert.embeddings.token_type_embeddings.weight", "bert.embeddings.position_embeddings.weight")
-SEQ2SEQ_TASK = 3  # index of the seq2seq slice in UniLM's word head (run_img2txt_dist.py:315)
+SEQ2SEQ_TASK = 3  # number of the slice for seq2seq in UniLM's word head (run_img2txt_dist.py:315)
 
 
 def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> ImportReport:
@@ -178,7 +179,8 @@ def in_full(tensors: Tensors, clean: Callable[[str], str]) -> tuple[Tensors, dic
 def bert_name(name: str) -> str:
     """Return a tensor's name in PyTorch's BERT with heads, such as `bert.pooler.dense.weight`."""
     new = name.removeprefix("module.").replace("gamma", "weight").replace("beta", "bias")
-    bare = new.startswith(("embeddings.", "encoder.layer.", "pooler."))  # from a BertModel without heads
+    # The file is from a BertModel, which has no heads and no prefix in its names.
+    bare = new.startswith(("embeddings.", "encoder.layer.", "pooler."))
     return f"bert.{new}" if bare else new
 
 

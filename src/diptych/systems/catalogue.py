@@ -22,14 +22,14 @@ class CatalogueEntry:
     name: str
     system: str
     task: str
-    about: str  # a sentence that describes it
-    steps: int  # optimizer steps of all stages
-    epochs: float | None  # None: the length is given in steps
+    about: str  # one sentence that describes the recipe
+    steps: int  # number of optimizer steps of all stages
+    epochs: float | None  # number of epochs; None: the recipe gives its length in steps
     batch: int
-    samples: int  # samples read in all steps; a sample that is read twice counts twice
-    authors: str  # cost of the authors' run; empty if their paper does not report it
-    tables: tuple[str, ...]  # tables of papers in which it reproduces a row
-    command: str  # commands to run it
+    samples: int  # number of samples that all steps read; a sample that is read twice counts twice
+    authors: str  # what the authors' run cost; empty if their paper does not report it
+    tables: tuple[str, ...]  # tables of papers in which the recipe reproduces a row
+    command: str  # commands that run the recipe
 
 
 def entries(pattern: str = "", system: str | None = None, task: str | None = None) -> list[CatalogueEntry]:

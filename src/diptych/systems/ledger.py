@@ -26,17 +26,19 @@ from diptych.runtime.files import text_of
 from diptych.systems.system import SYSTEMS
 
 NOT_REPORTED = "-"
-# In the values, names in capitals are the user's files or stores, such as BERT for a file of weights.
+# {abbreviation in a table's commands: text that replaces it}. In the text, names in capitals are files or stores of the
+# user, such as BERT for a file of weights.
 WORDS = {
     "NOTHING": "--set init=none",
-    "BERT": "--set init=BERT --set data.vocabulary=VOCAB",  # bert-base-uncased; bert-base-cased for Unified VLP
+    # BERT is bert-base-uncased, or bert-base-cased for Unified VLP.
+    "BERT": "--set init=BERT --set data.vocabulary=VOCAB",
     "UNILM": "--set init=UNILM --set data.vocabulary=VOCAB",
     "FROM_NOTHING": "--init none",
     "FROM_BERT": "--init BERT --vocab VOCAB",
     "FROM_UNILM": "--init UNILM --vocab VOCAB",
     "METRICS": "--extra-metrics METEOR --extra-metrics SPICE",
-    "model": "",  # recipe whose model the run starts from
-    "begin": "",  # options of a run that does not start from a model
+    "model": "",  # replaced by the recipe whose model the run starts from
+    "begin": "",  # replaced by the options of a run that starts without a model
 }
 _RECIPE = re.compile(r"diptych (?:pretrain (\S+)|finetune .*?--recipe (\S+))")
 
@@ -46,9 +48,9 @@ class TablePart(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    title: str  # data set and split, such as COCO test
-    columns: tuple[str, ...]  # names of the columns, as in the paper
-    task: str | None = None  # the task that is scored; None: the columns are not scores
+    title: str  # data set and split of the table, such as COCO test
+    columns: tuple[str, ...]  # names of the columns, as the paper writes them
+    task: str | None = None  # name of the task that is scored; None: the columns are not scores
 
 
 class WrittenTable(BaseModel):
@@ -57,21 +59,21 @@ class WrittenTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     about: str
-    parts: tuple[str, ...] = ()  # keys of `[parts]`; empty for tables of words
+    parts: tuple[str, ...] = ()  # keys of the section `[parts]`; empty for a table of texts
     rows: tuple[Annotated[tuple[str, ...], Field(min_length=1, max_length=4)], ...]
-    spaced: bool = False  # True: cells contain spaces, and ` | ` separates them
-    systems: dict[str, str] = {}  # row name -> system; default: the paper's system for rows with commands
+    spaced: bool = False  # True: the cells of a row contain spaces, so ` | ` separates the cells
+    systems: dict[str, str] = {}  # {name of a row: system}; default: the paper's system for rows with commands
 
 
 @dataclass(frozen=True)
 class PaperRow:
     """A row of a table: the numbers that the paper reports, and the commands to reproduce it."""
 
-    name: str  # name of the row, as in the paper
-    numbers: tuple[str, ...]  # as printed, one per column; `-`: not reported
-    commands: tuple[str, ...] = ()  # in order; empty for systems that Diptych does not have
-    system: str | None = None  # None: Diptych does not have the system
-    note: str = ""  # remark for the reader
+    name: str  # name of the row, as the paper writes it
+    numbers: tuple[str, ...]  # numbers as printed, one per column; `-` if the paper does not report it
+    commands: tuple[str, ...] = ()  # commands of the row, in order; empty for a system that Diptych does not have
+    system: str | None = None  # system of the row; None: Diptych does not have it
+    note: str = ""  # remark on the row
 
     @property
     def recipes(self) -> tuple[str, ...]:
@@ -105,10 +107,11 @@ class Paper(BaseModel):
     parts: dict[str, TablePart] = {}
     words: dict[str, str] = {}
     commands: dict[str, str] = {}
-    # Suffix of a store's name -> origin of its regions: detector, selection rule, section of the paper.
+    # {suffix of a store's name: origin of its regions}, with the detector, the selection rule and the section of the
+    # paper.
     stores: dict[str, str] = {}
-    costs: dict[str, str] = {}  # recipe -> cost of the authors' run, as reported in the paper
-    written: dict[int, WrittenTable] = Field(alias="tables")  # number -> table
+    costs: dict[str, str] = {}  # {recipe: cost of the authors' run, as their paper reports it}
+    written: dict[int, WrittenTable] = Field(alias="tables")  # {number of a table: table}
 
     @cached_property
     def tables(self) -> tuple[PaperTable, ...]:

@@ -40,8 +40,8 @@ class Preset:
     """A named recipe. Calling it builds the `Recipe`, and raises RecipeError for unknown keys or invalid values."""
 
     name: str
-    about: str  # a sentence for the list of recipes
-    fields: Fields  # all fields, or with `base`, only the changed fields
+    about: str  # one sentence for the list of recipes
+    fields: Fields  # settings of the recipe: all, or only those that differ from `base`
     base: Preset | None = None
 
     def but(self, name: str, about: str, **changes: Unpack[Fields]) -> Preset:

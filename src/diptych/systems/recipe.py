@@ -30,7 +30,7 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 FILE = "recipe.json"
 # `--set objectives=SYSTEM` replaces the whole section, so it is applied before all other settings.
 REPLACED = ("objectives", "objectives.kind")
-MULTIPLIERS = "optimizer.lr_multipliers"  # the only section whose keys the user chooses: prefixes of parameter names
+MULTIPLIERS = "optimizer.lr_multipliers"  # the user chooses the keys of this section only: prefixes of parameter names
 # Settings that may change when a run is resumed: its length, its output, and how it is computed.
 _LENGTH, _OUTPUT = ("steps", "patience"), ("log_every", "tensorboard", "checkpoint_every", "keep")
 _COMPUTATION = ("threads", "compile", "loading_threads", "loading_processes")
@@ -44,7 +44,7 @@ PUBLISHED = {
     "BERT large": "bert-large-uncased on the hub, with its vocab.txt",
     "UniLM": "LuoweiZhou/VLP's base_model_pretrained/model_153999_cpu.bin, whose vocab.txt is bert-base-cased's",
 }
-# Placeholder to build objectives before there is a tokeniser.
+# Placeholder with which objectives can be built before there is a tokeniser.
 ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)
 
 
@@ -286,7 +286,7 @@ def _assign(values: dict[str, Any], key: str, text: str) -> None:
     if key in REPLACED and (key == "objectives" or text != values["objectives"]["kind"]):
         values["objectives"] = _objectives_of(text, key, values["task"])
         return
-    # A prefix of parameter names may contain dots (`regions.network.`).
+    # The key of a multiplier is a prefix of parameter names, which may contain dots (`regions.network.`).
     prefix = key.removeprefix(f"{MULTIPLIERS}.")
     *path, last = key.split(".") if prefix == key else (*MULTIPLIERS.split("."), prefix)
     section = values
@@ -333,7 +333,7 @@ def _fields(kind: type[BaseModel], path: Sequence[Any], values: Any) -> list[str
     """Return the names of the keys in the section `path` of a recipe."""
     for name in path:
         inner: Any = kind.model_fields[str(name)].annotation
-        # An unknown system or kind of objectives was reported earlier, so both are known here.
+        # The system and the kind of objectives are known here, because unknown ones were reported earlier.
         if inner is ModelConfig:
             inner = SYSTEMS[values["system"]].config
         elif inner is ResolvedConfig:

@@ -11,7 +11,7 @@ from diptych.systems.recipe import Recipe
 from diptych.tasks import TASKS
 
 STAGE = re.compile(r"(\d+)\.(.+)")
-# Keys that only the first stage uses; each later stage starts from the model of the previous one.
+# Keys that only the first stage has. A later stage starts from the model of the stage before it.
 FIRST_ALONE = ("init", "network_init", "data.vocabulary")
 
 

@@ -35,34 +35,34 @@ class Importer:
     """How to import the weights that the authors of a system published."""
 
     read: Callable[..., Imported]  # called with (file of weights, vocab.txt, lowercase=...)
-    extractor: str  # detector whose features the released models use
-    selection: str  # how their regions were selected
-    lowercase: bool  # True: the released models have a lower-case vocabulary
-    detector: str  # prefix of the extractor's name in feature contracts, for our detector with the same features
-    key_prefixes: tuple[str, ...] = ()  # prefixes of keys that only this system's checkpoints have
+    extractor: str  # name of the detector whose features the released models use
+    selection: str  # how the regions were selected, for users
+    lowercase: bool  # True: the vocabulary of the released models is in lower case
+    detector: str  # prefix of the extractor's name, if our detector computes the same features
+    key_prefixes: tuple[str, ...] = ()  # prefixes of the keys of this system's checkpoints that no other system has
 
 
 @dataclass(frozen=True)
 class System:
     """Everything that training, scoring and serving need to know about a system."""
 
-    name: str  # as in recipes such as `NAME/small/pretrain`
-    title: str  # name as spelt in the paper
-    paper: str  # arXiv number of the paper
+    name: str  # name of the system, as in recipes such as `NAME/small/pretrain`
+    title: str  # name of the system as its paper spells it
+    paper: str  # arXiv number of the system's paper
     config: type[ModelConfig]
     resolved: type[ResolvedConfig]
     model: type[SystemModel]
-    selection: Selection  # rule that selects regions, as in the paper
-    objectives: type[Objectives]  # settings of pre-training
+    selection: Selection  # the paper's rule for the selection of regions
+    objectives: type[Objectives]  # the system's objectives of pre-training
     recipes: tuple[NamedPreset, ...]  # NAME/small/TASK is derived from NAME/small/pretrain if it is missing
-    selections: Mapping[str, Selection] = field(default_factory=dict)  # further rules that select regions, by name
-    tables: Path | None = None  # paper.toml, the tables of its paper
-    # Initialises a model from weights of BERT or another system; called with (model, file or folder or hub id).
+    selections: Mapping[str, Selection] = field(default_factory=dict)  # {name: further rule that selects regions}
+    tables: Path | None = None  # path of paper.toml, which has the tables of the paper
+    # Initialises a model from weights of BERT or of another system. Arguments: model, file or folder or hub id.
     start: Callable[[Any, str], ImportReport] | None = None
-    # Initialises the part of a model that reads pixels; called with (model, file or folder, order of colours).
+    # Initialises the part of a model that reads pixels. Arguments: model, file or folder, order of colours.
     start_network: Callable[[Any, str, Colours], ImportReport] | None = None
-    importer: Importer | None = None  # None: the authors published no weights
-    declines: Mapping[str, str] = field(default_factory=dict)  # task that it cannot learn -> the reason
+    importer: Importer | None = None  # imports the checkpoints of the authors; None: they published none
+    declines: Mapping[str, str] = field(default_factory=dict)  # {task that the system cannot learn: reason}
 
     @property
     def rules(self) -> dict[str, Selection]:
@@ -71,7 +71,7 @@ class System:
 
 
 SYSTEMS: dict[str, System] = {}
-# Kinds of objectives that a recipe can use, by `kind`. A model can use any kind whose needs it provides. Systems add
+# {`kind`: type of objectives that a recipe can use}. A model can use any of them whose needs it meets. Systems add
 # their own.
 OBJECTIVES: dict[str, type[Objectives]] = {
     kind.model_fields["kind"].default: kind for spec in TASKS.values() for kind in spec.training.objectives

@@ -16,9 +16,9 @@ from diptych.runtime.errors import CheckpointError, DataError, counted
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
 FILE = "answers.json"
-OF_VQA = "vqa"  # the task of files that name no task
-UNKNOWN = "<unk>"  # class 0, never given as an answer
-# VQA's normalisation drops these signs, although they change an answer's meaning: -5, <5, 1,5 (not 1,000), C++, B-.
+OF_VQA = "vqa"  # an answers.json that names no task is for this one
+UNKNOWN = "<unk>"  # answer of class 0, which is never predicted
+# VQA's normalisation drops these signs, although they change the meaning of an answer: -5, <5, 1,5 (not 1,000), C++.
 _SIGNS = re.compile(r"(?<!\w)[-+<>]+(?=\s?\d)|\d,\d(?!\d\d\b)|\w[-+]+(?!\w)")
 
 
@@ -30,8 +30,9 @@ class Answers:
     """
 
     names: tuple[str, ...]
-    temperature: float = 1.0  # the logits are divided by this number (tasks/calibration.py)
-    task: str = OF_VQA  # the task that the list belongs to; other tasks reject it
+    temperature: float = 1.0  # the logits of the answers are divided by this number (tasks/calibration.py)
+    # The task that the list of answers belongs to. A model of another task rejects the list.
+    task: str = OF_VQA
 
     @classmethod
     def of(cls, records: Iterable[Record], at_least: int = 1, most: int | None = None) -> Answers:

@@ -24,11 +24,11 @@ from diptych.runtime.errors import DataError, counted
 from diptych.tasks.bigrams import ABOUT, BigramClassifier, grams_of
 from diptych.tasks.scores import Baselines
 
-FINALISTS = 30  # candidate captions that are scored exactly
-JUDGES = 200  # number of training images that candidates are scored against, at equal intervals
-ROUNDS = 5  # at most this many captions of an image are held out in turn for the ceiling: COCO has five
+FINALISTS = 30  # this many captions are scored exactly
+JUDGES = 200  # a candidate caption is scored against this many training images, at equal intervals
+ROUNDS = 5  # for the ceiling, at most this many captions of an image are held out in turn; COCO has five
 Words = tuple[str, ...]
-CAUTION = (1, 2, 3, 5, 10, 20, 50)  # candidates for `BlindAnswers.at_least`
+CAUTION = (1, 2, 3, 5, 10, 20, 50)  # values that are tried for `BlindAnswers.at_least`
 
 
 def most_frequent_caption(training: Iterable[Collection[str]]) -> str:
@@ -117,7 +117,8 @@ class BlindAnswers:
     at_least: int
     overall: str
     by_kind: Mapping[str, str]
-    by_words: Mapping[Words, tuple[str, int]]  # {prefix: (most frequent answer, number of questions)}
+    # {first words of a question: (most frequent answer, number of questions)}.
+    by_words: Mapping[Words, tuple[str, int]]
 
     @classmethod
     def of(cls, questions: Iterable[Question], at_least: int | None = None) -> BlindAnswers:
@@ -251,7 +252,8 @@ def answer_ceiling(questions: Iterable[Question]) -> dict[str, float] | None:
         if people < 2:
             return None
         counts = Counter(map(normalise_answer, question.answers))
-        enough = (people - 1) / 3  # 3 of 9 other people; with fewer people, a third of the others
+        # As in VQA's rule: 3 of 9 other people must agree; if there are fewer people, a third of the others.
+        enough = (people - 1) / 3
         agreed = sum(count * min(1.0, (count - 1) / enough) for count in counts.values()) / people
         by_kind["all"].append(agreed)
         by_kind.setdefault(question.kind, []).append(agreed)
@@ -288,7 +290,8 @@ def vcr_baselines(records: Sequence[Record], training: Sequence[Record] = ()) ->
     return Baselines(classifier if better else rule, {}, (*notes, f"learnt on {counted(learnt, 'questions')}"))
 
 
-Picker = Callable[[str, Sequence[str]], int]  # (question, candidates) -> index of the chosen candidate
+# Chooses a candidate for a question: (question, candidates) -> index of the candidate.
+Picker = Callable[[str, Sequence[str]], int]
 
 
 def _pickers(learnt: Sequence[Choices]) -> list[tuple[Picker, Picker | None]]:
@@ -326,7 +329,7 @@ def _blindly(choices: Choices, answers: Picker, rationales: Picker | None) -> tu
     answered = float(answers(choices.question, choices.answers) == choices.answer)
     if choices.rationale is None:
         return answered, 0.0, False
-    if rationales is None:  # no training question has rationales: score by chance
+    if rationales is None:  # without rationales in training, the rationale is scored by chance
         return answered, 1 / len(choices.rationales), True
     return answered, float(rationales(_answered(choices), choices.rationales) == choices.rationale), True
 

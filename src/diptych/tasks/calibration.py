@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy
 
-FEWEST = 100  # with fewer answered validation questions, no temperature is fitted
+FEWEST = 100  # a temperature is fitted only if at least this many validation questions have answers
 BINS = 15
-TEMPERATURES = torch.logspace(-1, 1, 201).tolist()  # candidates from 0.1 to 10; the middle one is 1
+TEMPERATURES = torch.logspace(-1, 1, 201).tolist()  # temperatures that are tried, from 0.1 to 10; the middle one is 1
 
 
 @dataclass(frozen=True)

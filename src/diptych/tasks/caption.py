@@ -42,10 +42,11 @@ class Captioning:
 
     tokens: Tokens
     decoding: DecodingOptions
-    max_words: int = 20  # longer captions are cut, as in the papers
-    split_words: bool = False  # score the words as BERT's tokeniser splits them (t - shirt), as the papers' code does
-    # Captions that were left out, by key. All their words are out of vocabulary, so the model would learn to write
-    # [UNK].
+    max_words: int = 20  # a longer caption is cut to this many tokens, as in the papers
+    # True: captions are scored with words split as in BERT (t - shirt), as in the papers' code.
+    split_words: bool = False
+    # {key: caption that was left out}. All words of the caption are out of vocabulary, so the model would learn to
+    # write [UNK].
     unknown: dict[str, str] = field(default_factory=dict, compare=False)
 
     name = "caption"
@@ -54,7 +55,7 @@ class Captioning:
         samples = []
         for position, caption in enumerate(record.captions):
             key, text = f"{record.key}#{position}", encode(self.tokens, caption, self.max_words)
-            if len(text) == 1:  # an empty caption is only [SEP]; `diptych check` reports it
+            if len(text) == 1:  # a text with only [SEP] is an empty caption, which `diptych check` reports
                 continue
             if self.tokens.knows(text[:-1].tolist()):
                 samples.append(Sample(key, record.key, None, text))
@@ -199,7 +200,8 @@ class CaptionRequest(interface.TaskRequest):
     explain: bool = Field(default=False, description="Also return the regions, with the influence of each on words.")
 
 
-OWN = {"model", "explain", "captions", "sample", "seed"}  # fields of a request that are not in `DecodingOptions`
+# Fields of a caption request that `DecodingOptions` does not have.
+OWN = {"model", "explain", "captions", "sample", "seed"}
 
 
 class OtherCaption(interface.Message):

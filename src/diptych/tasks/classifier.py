@@ -27,7 +27,7 @@ from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 from diptych.tasks.verdicts import Judged, Verdicts, VerdictTask
 
-SHOWN = 5  # number of labels in an answer, the most probable first
+SHOWN = 5  # an answer lists this many labels, the most probable first
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Metric:
     """A score of classified items, such as AUROC, computed by `of`."""
 
     name: str
-    # (probabilities (items, classes), right class of each item) -> 0 to 1, or NaN if the score is undefined
+    # Computes the score from (probabilities (items, classes), right class of each item): 0 to 1, or NaN if undefined.
     of: Callable[[NDArray[np.float64], NDArray[np.int64]], float]
 
 

@@ -26,11 +26,11 @@ from diptych.runtime.files import parse_json, text_of, write_atomically
 # content: copies of these are right as well, such as a caption with the same words or an identical image.
 Equals = Literal["papers", "content"]
 Table = NDArray[np.float32]
-Cells = Sequence[NDArray[np.int64]]  # per image, the column numbers of the captions to score
+Cells = Sequence[NDArray[np.int64]]  # for each image, the numbers of the captions (columns) to score with it
 TABLE, DESCRIPTION = "scores.npy", "scores.json"
-EMPTY = np.float32(0)  # not scored yet; zeros keep a new table file sparse on the disk
-LEAST = np.float32(1e-30)  # stored in place of a score of exactly 0
-FLUSH_EVERY = 100  # batches
+EMPTY = np.float32(0)  # marks a pair that is not scored yet; zeros keep a new table file sparse on the disk
+LEAST = np.float32(1e-30)  # is stored instead of a score of exactly 0, which would mean "not scored yet"
+FLUSH_EVERY = 100  # the table is written to disk after this many batches
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class GalleryCaption:
 
     key: str
     text: str
-    picture: int  # row of its image in the table
-    id: str = ""  # the data set's id of the caption, if any
+    picture: int  # number of the row that the caption's image has in the table
+    id: str = ""  # id of the caption in the data set, if it has one
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class RetrievalGallery:
     keys: tuple[str, ...]
     captions: tuple[GalleryCaption, ...]
     equals: Equals = "content"
-    contents: tuple[Hashable, ...] = ()  # a content hash per image, to find copies; (): all images differ
+    # A content hash of each image, by which copies are found. (): all images differ.
+    contents: tuple[Hashable, ...] = ()
 
     @classmethod
     def of(

@@ -22,7 +22,8 @@ from diptych.runtime.errors import ServingError
 from diptych.tasks.run import predict_records
 
 Text = Annotated[str, Field(min_length=1, max_length=500)]
-Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]  # fail_fast: an error names only one text
+# fail_fast: the error names only the first invalid text.
+Texts = Annotated[tuple[Text, ...], Field(max_length=16, fail_fast=True)]
 PixelBox = tuple[int, int, int, int]  # (left, top, width, height), as in COCO
 
 
@@ -95,28 +96,28 @@ class PageView(Message):
     """An answer as the web page shows it, from top to bottom. `summary` is the answer's line in the page's history."""
 
     summary: str
-    words: str | None = None  # a text; with an explanation, its words and the regions highlight each other
+    words: str | None = None  # a text; in an explanation, its words and the regions of the image highlight each other
     explanation: Explanation | None = None
     box: PixelBox | None = None  # a box that is drawn on the image
     verdicts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     items: tuple[str, ...] = ()
     tables: tuple[ShareTable, ...] = ()
-    sheet: tuple[tuple[str, float], ...] = ()  # (id, score) of retrieved images
-    answer: dict[str, Any] = {}  # the task's JSON message that this view was built from
+    sheet: tuple[tuple[str, float], ...] = ()  # (id, score) of each retrieved image
+    answer: dict[str, Any] = {}  # the task's answer as JSON, from which this view was built
 
 
 @dataclass(frozen=True)
 class Form:
     """How users enter a field of a request: in a form of the web page, or as a command-line argument or option."""
 
-    label: str = ""  # label on the page; empty: not on the page
-    hint: str = ""  # example value, shown on the page
-    more: bool = False  # True: on the page in the folded section of further options
-    argument: str = ""  # name of the command-line argument; empty: the field is an option
-    each: bool = False  # True: the argument can be repeated; each value becomes a request
-    option: str = ""  # name of the command-line option; default: the field's name
-    help: str = ""  # help text on the command line; default: the field's description
+    label: str = ""  # the field's label on the page; empty: the field is not on the page
+    hint: str = ""  # example of a value, which the page shows
+    more: bool = False  # True: the page shows the field only in its folded section of further options
+    argument: str = ""  # name of the argument on the command line; empty: the field is an option
+    each: bool = False  # True: the argument can be repeated, and each value becomes a request
+    option: str = ""  # name of the option on the command line; default: the field's name
+    help: str = ""  # help text of the option or argument; default: the field's description
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,8 @@ class TaskModel:
     system: str
     tokens: Tokens
     decoding: DecodingOptions  # default decoding options, from the model's recipe
-    class_names: tuple[str, ...]  # names of its detector's classes
-    build: Callable[[], Task]  # makes the task; raises ServingError if the model has not learnt it
+    class_names: tuple[str, ...]  # names of the classes of the model's detector
+    build: Callable[[], Task]  # returns the task; raises ServingError if the model has not learnt it
 
     def ask(self, records: Sequence[Record]) -> list[dict[str, Any]]:
         """Return the task's predictions for the records, in order: one per query, such as a question."""
@@ -168,12 +169,12 @@ class GroundedText:
     """A predicted caption or answer, with the record it was predicted from."""
 
     text: str
-    score: float  # log-probability of a caption; probability of an answer
-    precision: Precision  # such as bf16
+    score: float  # log-probability of a caption, or probability of an answer
+    precision: Precision  # precision in which the model computed, such as bf16
     record: Record
-    words: tuple[str, ...]  # words of a caption; an answer is a single item
+    words: tuple[str, ...]  # words of a caption; an answer is stored as a single word
     weigh: Callable[[], Tensor] = field(repr=False, compare=False)
-    others: tuple[tuple[str, float], ...] = ()  # less probable captions or answers, with their scores
+    others: tuple[tuple[str, float], ...] = ()  # less probable captions or answers, each with its score
     class_names: tuple[str, ...] = ()  # names of the detector's classes
 
     @property
@@ -204,11 +205,11 @@ class GroundedText:
 class InterfaceWords:
     """Texts about a task for model cards and the web page."""
 
-    does: str  # on a model card, completes "It ...": "answers questions about an image"
-    example: str  # on a model card: a line of Python that uses a loaded `model`
-    tab: str = ""  # name of its tab on the page; default: the verb
+    does: str  # completes the sentence "It ..." on a model card: "answers questions about an image"
+    example: str  # a line of Python on a model card, which uses a loaded `model`
+    tab: str = ""  # name of the task's tab on the web page; default: the verb
     pipeline: str | None = None  # `pipeline_tag` on the Hugging Face Hub, such as "image-to-text"
-    limit: Callable[[Task], str] | None = None  # on a model card: a sentence about a limitation
+    limit: Callable[[Task], str] | None = None  # returns a sentence for a model card about a limitation of the task
 
 
 @dataclass(frozen=True)
@@ -219,23 +220,25 @@ class TaskInterface:
     """
 
     verb: str
-    help: str  # one sentence: the command's help text
+    help: str  # one sentence: the help text of the task's command
     words: InterfaceWords
     request: type[TaskRequest]
-    response: type[Message]  # a subclass of TaskAnswer; otherwise the task searches a gallery
-    # Answers requests, each with its record, in one batch. None: the service searches its gallery instead.
+    response: type[Message]  # type of the answer: a subclass of TaskAnswer, unless the task searches a gallery
+    # Answers a batch of requests, each with its record. None: the service searches its gallery instead.
     answer: Callable[[TaskModel, Sequence[tuple[Record, Any]]], Sequence[Any]] | None = None
     # Called before images are opened; raises RecipeError for a request that the model cannot fulfil.
     check: Callable[[TaskModel, Any], object] | None = None
-    # Builds the message from an answer, its request and the image's name. None: the answers are messages already.
+    # Builds the message from (answer, request, image's name). None: answers are messages already.
     message: Callable[[Any, Any, str], TaskAnswer] | None = None
-    lines: Callable[[Any, bool], Sequence[str]] | None = None  # (message, True if it is the only one) -> lines to print
-    view: Callable[[Any, Any], PageView] | None = None  # (request, message) -> view; default: shows `lines`
+    # (message, True if it is the only message) -> lines that the command prints.
+    lines: Callable[[Any, bool], Sequence[str]] | None = None
+    view: Callable[[Any, Any], PageView] | None = None  # (request, message) -> view; default: a view of `lines`
     # (model, task of its recipe) -> True if the model offers this task. The recipe's task is None for an imported
     # model. Default: True if the model has a recipe and has learnt the task.
     offered: Callable[[Any, str | None], bool] | None = None
-    alike: Callable[[Any], object] = lambda _: None  # returns a key; only requests with equal keys share a batch
-    programs: Literal["captions", "answers"] | None = None  # the program that `diptych export` writes for this task
+    alike: Callable[[Any], object] = lambda _: None  # request -> key; only requests with equal keys share a batch
+    # What the program generates that `diptych export` writes for this task. None: no program is written.
+    programs: Literal["captions", "answers"] | None = None
 
     @property
     def pictured(self) -> bool:

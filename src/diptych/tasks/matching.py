@@ -33,9 +33,9 @@ from diptych.tasks.gallery import (
 )
 from diptych.tasks.run import encode
 
-FIRST = 10  # number of results in a prediction, best first
+FIRST = 10  # a prediction lists this many results, best first
 AT = (1, 5, 10)
-MAX_WORDS = 20  # tokens per caption
+MAX_WORDS = 20  # maximum number of tokens of a caption
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class CaptionTask:
 
     tokens: Tokens
     max_words: int = MAX_WORDS
-    # Captions that are left out of training, by key, because all their words are out of vocabulary.
+    # {key: caption that training left out, because all its words are out of vocabulary}.
     unknown: dict[str, str] = field(default_factory=dict, compare=False, kw_only=True)
 
     name = "retrieval"

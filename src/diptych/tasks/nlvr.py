@@ -20,7 +20,7 @@ def _judged(record: Record) -> Iterator[Judged]:
     return (Judged(one.key, one.text, one.true) for one in record.statements)
 
 
-# `judged` is a named function because loader processes pickle it, which fails for a lambda.
+# Loader processes pickle `judged`, which fails for a lambda, so it is a function with a name.
 _VERDICTS = Verdicts(task="nlvr", noun="statements", key="true", classes={False: "no", True: "yes"}, judged=_judged)
 
 
@@ -51,7 +51,7 @@ class Verdict:
     """The prediction for a statement: true or false."""
 
     true: bool
-    score: float  # probability of the predicted class
+    score: float  # probability of the predicted verdict
     precision: Precision
 
 

@@ -20,7 +20,7 @@ from diptych.tasks.spec import Predicted, Small, TaskOptions, TaskScoring, TaskS
 from diptych.tasks.two_towers import TwoTowerRetrieval, TwoTowers, score_vectors
 
 FORMS: tuple[Literal["binary", "choice", "triplet"], ...] = ("binary", "choice", "triplet")
-VALIDATION_GALLERY = 64  # 64 images with one caption each: 4,096 pairs, which a small model scores in seconds
+VALIDATION_GALLERY = 64  # number of images, with one caption each: 4,096 pairs, which a small model scores in seconds
 
 
 def _build(given: TaskOptions) -> Task:
@@ -139,7 +139,7 @@ RETRIEVAL = TaskSpec(
     training=TaskTraining(
         watched="image retrieval R@1",
         objectives=(RetrievalObjectives,),
-        small=Small(RetrievalObjectives(equal_texts="content"), batch=16),  # 16 matching pairs
+        small=Small(RetrievalObjectives(equal_texts="content"), batch=16),  # the batch has 16 matching pairs
         validation=_small_gallery,
     ),
     scoring=TaskScoring(

@@ -17,7 +17,7 @@ from diptych.metrics.tokenise import tokens_of
 from diptych.objectives.self_critical import Caption
 from diptych.runtime.files import sha256_of_json
 
-FREQUENCIES = "frequencies.json"  # file in the run's folder
+FREQUENCIES = "frequencies.json"  # file in the run's folder with the document frequencies of n-grams
 END = "."  # marks the end of a caption; `tokens_of` never returns a full stop
 
 
@@ -40,7 +40,8 @@ class CorpusCider:
     cache: Path
 
     def __call__(self, batch: Batch, captions: Sequence[Sequence[Caption]]) -> Float[Tensor, "B K"]:
-        scores: dict[tuple[str, tuple[int, ...]], float] = {}  # cache: an image's sampled captions are often equal
+        # Scores by image and caption; a caption is often sampled twice for an image.
+        scores: dict[tuple[str, tuple[int, ...]], float] = {}
         rows = []
         for picture, of_picture in zip(batch.pictures, captions, strict=True):
             for caption in of_picture:

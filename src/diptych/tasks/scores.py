@@ -29,7 +29,7 @@ class Score:
     low: float | None = None
     high: float | None = None
     blind: float | None = None  # score of the baseline that does not see the image
-    ceiling: float | None = None  # human score: one person against the others
+    ceiling: float | None = None  # human score: one person's answer or caption is scored against the others
     notes: tuple[str, ...] = ()  # in a comparison: the number of test images that each model was trained on
 
     def __repr__(self) -> str:
@@ -64,10 +64,11 @@ class Scores:
     task: str  # name of the task, such as "vqa"
     scores: tuple[Score, ...]
     pictures: int
-    items: int  # number of scored items, such as questions
-    coverage: float = 1.0  # share of the queries that have a prediction; the others are not scored
-    notes: tuple[str, ...] = ()  # how baselines and ceilings were computed
-    trained_on: Leakage | None = None  # overlap with the model's training images; None: not a model's scores
+    items: int  # number of scored items: captions, questions and so on
+    coverage: float = 1.0  # share of the queries that have a prediction and are scored
+    notes: tuple[str, ...] = ()  # sentences on how baselines and ceilings were computed
+    # Overlap of the scored images with the model's training images; None: no model was scored.
+    trained_on: Leakage | None = None
 
     @property
     def few(self) -> bool:
@@ -125,7 +126,7 @@ class Baselines:
     blind: Mapping[str, float] = field(default_factory=dict)
     ceiling: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    predicted: Mapping[str, Any] | None = None  # the blind baseline's prediction for each query, for paired comparisons
+    predicted: Mapping[str, Any] | None = None  # {query: prediction of the blind baseline}, for paired comparisons
 
     def score(self, name: str, interval: Interval, key: str | None = None) -> Score:
         """Build the score `name` with its baseline and ceiling, which are stored under `key` (default: `name`)."""

@@ -20,8 +20,9 @@ from diptych.runtime.errors import DataError
 from diptych.tasks.gallery import RetrievalGallery
 
 Matrix = NDArray[np.float64]
-MOST = 5000  # maximum number of training images; needs at most 1 GB with the papers' features
-PENALTY = 0.1  # ridge penalty per training image; inputs have a standard deviation of 1
+MOST = 5000  # the regression is fitted to at most this many training images, which need 1 GB with the papers' features
+# The ridge penalty is this number times the number of training images; inputs have a standard deviation of 1.
+PENALTY = 0.1
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,11 @@ class Shortlister:
     """A fitted ridge regression from region features to caption words."""
 
     tokens: Tokens
-    columns: dict[int, int]  # token id -> column
+    columns: dict[int, int]  # {token id: number of the word's column}
     rarity: NDArray[np.float64]  # inverse document frequency of each word, in nats
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]
-    weights: Matrix  # (features + 1, words); the last row is the bias
+    weights: Matrix  # (features + 1, words); the last row has the biases
 
     @classmethod
     def of(cls, records: Iterable[Record], tokens: Tokens) -> Shortlister:

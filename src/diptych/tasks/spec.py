@@ -18,11 +18,11 @@ from diptych.tasks.calibration import Calibration
 from diptych.tasks.interface import TaskInterface
 from diptych.tasks.scores import Baselines, Score, Scores
 
-LIKELIHOOD = "likelihood"  # validation score of pre-training: the likelihood of the targets
-SAMPLED = 1000  # warnings are counted over at most this many records, so that large runs start fast
+LIKELIHOOD = "likelihood"  # name of the validation score of pre-training, the likelihood of the targets
+SAMPLED = 1000  # warnings are counted over at most this many records, so that large runs start quickly
 Prediction = Mapping[str, Any]
-Predict = Callable[[Task], Sequence[Prediction]]  # task -> a model's predictions for a fixed set of records
-Predicted = Mapping[str, Any]  # {key of the query: result}
+Predict = Callable[[Task], Sequence[Prediction]]  # task -> predictions of a model for a fixed set of records
+Predicted = Mapping[str, Any]  # {key of a query: result}
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TaskOptions:
     max_regions: int | None = None
     answer_slot: bool = False  # True: the answer is predicted at a [MASK] after the question
     answer_form: AnswerForm = "binary"
-    reads_pairs: bool = False  # for retrieval; True: the model reads image and text together; False: it has two towers
+    reads_pairs: bool = False  # for retrieval. True: the model reads image and text together; False: it has two towers
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Small:
     objectives: Objectives
     batch: int = 64
     max_words: int = 20
-    about: str = ""  # a remark for users of the recipe
+    about: str = ""  # a remark on the recipe, for its users
 
 
 @dataclass(frozen=True)
@@ -89,27 +89,29 @@ class TrainingRecords:
 class LeavesOut(Protocol):
     """A task that leaves out captions whose words are all out of vocabulary."""
 
-    unknown: dict[str, str]  # {key: left-out caption}
+    unknown: dict[str, str]  # {record's key: caption that was left out}
 
 
 @dataclass(frozen=True)
 class TaskTraining:
     """How a task is trained and validated."""
 
-    watched: str  # validation score that chooses the best weights; higher is better
-    objectives: tuple[type[Objectives], ...] = ()  # its kinds of objectives, in addition to those of systems
-    small: Small | None = None  # settings of the recipes SYSTEM/small/TASK
-    # (training records, minimum count, maximum number of answers) -> the answers that the model can predict
+    watched: str  # name of the validation score that chooses the best weights; a higher score is better
+    objectives: tuple[type[Objectives], ...] = ()  # the task's own kinds of objectives, in addition to those of systems
+    small: Small | None = None  # settings of the task in the recipes SYSTEM/small/TASK
+    # (training records, minimum count, maximum number of answers) -> list of the answers that the model can predict
     answers: Callable[[Iterable[Record], int, int | None], Answers] | None = None
-    begin: Callable[[Task, nn.ModuleDict, Heads], None] | None = None  # initialises new heads
+    # Initialises the heads that a model gets for the task.
+    begin: Callable[[Task, nn.ModuleDict, Heads], None] | None = None
     validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = (
-        None  # (task, records) -> task and records of validation
+        None  # (task, records) -> (task, records) with which the run validates
     )
-    notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None  # yields warnings before a run
-    # Fits the answers' temperature to predictions for validation records.
+    # Yields warnings about the training records before a run begins.
+    notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None
+    # Fits the temperature of the answers to predictions for the validation records.
     calibrate: Callable[[Task, Predict, Sequence[Record]], Calibration | None] | None = None
-    separators: int = 1  # number of [SEP] tokens in a text
-    cuts_texts: bool = True  # True: each text is cut at data.max_words
+    separators: int = 1  # number of [SEP] tokens that a text contains
+    cuts_texts: bool = True  # True: each text is cut at data.max_words tokens
 
 
 @dataclass(frozen=True)
@@ -118,17 +120,20 @@ class TaskScoring:
 
     noun: str  # name of the scored items, in the plural, such as "questions"
     key: str  # the field of a prediction that is scored, such as "answer"
-    shown: tuple[str, ...]  # scores in a report's chart, the main one first
-    score: Callable[[Predicted, Sequence[Record], Baselines | None], Scores]  # (predictions, records, baselines)
-    # (records to score, training records) -> baselines and ceilings
+    shown: tuple[str, ...]  # names of the scores in the chart of a report, the main one first
+    # Arguments: predictions, records, baselines.
+    score: Callable[[Predicted, Sequence[Record], Baselines | None], Scores]
+    # (records to score, training records) -> baselines and ceilings.
     baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
-    baseline_regions: int = 0  # number of training records that a baseline needs with regions
-    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None  # difference: second minus first
-    # Computes optional scores, by name, times 100: METEOR and SPICE.
+    baseline_regions: int = 0  # a baseline needs the regions of this many training records
+    # Score of the second predictions minus that of the first.
+    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None
+    # Computes the optional scores with these names, METEOR or SPICE, times 100.
     extra_scores: Callable[[Predicted, Sequence[Record], Sequence[str]], list[Score]] | None = None
-    collect: Callable[[Iterable[Prediction]], Predicted] | None = None  # default: {key of the query: the field `key`}
+    # Groups predictions by query; default: {key of the query: the field `key`}.
+    collect: Callable[[Iterable[Prediction]], Predicted] | None = None
     gallery: bool = False  # True: queries rank a gallery, so --queries, --shortlist and --pairs apply
-    # The questions of a record and the answers of predictions, for a report page.
+    # Returns the questions of a record for a page of a report; `answered` returns the predicted answers.
     questions: Callable[[Record], Iterable[Question]] | None = None
     answered: Callable[[Predicted], dict[str, str]] | None = None
 
@@ -137,17 +142,17 @@ class TaskScoring:
 class TaskSpec:
     """The definition of a task. Fields with a default are needed by only some tasks."""
 
-    name: str  # as in `diptych finetune NAME`
-    title: str  # heading in a report
-    learns: str  # completes "a model that learns to ..."
+    name: str  # name of the task, as in `diptych finetune NAME`
+    title: str  # heading of the task in a report
+    learns: str  # completes the sentence "a model that learns to ..."
     field: str  # key of `Record.words()` with its annotations, such as "captions"
-    head: str  # name of the model's head that predicts
+    head: str  # name of the model's head that makes the predictions
     build: Callable[[TaskOptions], Task]
     training: TaskTraining
     scoring: TaskScoring
     interface: TaskInterface | None = None  # None: the task can be trained and scored, but has no command
     learnt: Callable[[Any], bool] | None = None  # model -> True if it has learnt the task; default: has `head`
-    also: tuple[str, ...] = ()  # keys that replace `field` in records without it
+    also: tuple[str, ...] = ()  # keys of `Record.words()` that are used for records without `field`
 
     @property
     def pretrains(self) -> bool:

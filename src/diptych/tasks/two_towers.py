@@ -33,8 +33,8 @@ from diptych.tasks.scores import Scores
 from diptych.tasks.shortlist import shortlist
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
-SENTENCES = 256  # texts per batch
-PICTURE = "picture"  # the "key" of a prediction that is an image's vector
+SENTENCES = 256  # number of texts in a batch
+PICTURE = "picture"  # "key" of a prediction that is the vector of an image
 
 
 @runtime_checkable
@@ -44,9 +44,9 @@ class TwoTowers(Protocol):
     The dot product of two vectors is their match score.
     """
 
-    def embed_pictures(self, batch: Batch) -> Tensor: ...  # (B, S)
+    def embed_pictures(self, batch: Batch) -> Tensor: ...  # returns vectors (B, S)
 
-    def embed_texts(self, batch: Batch) -> Tensor: ...  # (B, S)
+    def embed_texts(self, batch: Batch) -> Tensor: ...  # returns vectors (B, S)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class TowerHit:
     """A search result: the key of an image or text, and its cosine similarity to the query."""
 
     key: str
-    score: float  # from -1 to 1
+    score: float  # cosine similarity, from -1 to 1
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _ranks(
     pictures = [each for each in predictions if each["key"] == PICTURE and each["picture"] in captioned]
     place = {each["picture"]: number for number, each in enumerate(pictures)}
     owners = [place[each["picture"]] for each in texts]
-    # Computed in NumPy: validation runs under autocast, where torch would multiply in bf16.
+    # NumPy computes this, because under autocast in validation, torch would multiply in bf16.
     table = np.array([p["vector"] for p in pictures]) @ np.array([t["vector"] for t in texts]).T
     words = {f"{one.key}#{number}": text for one in records for number, text in enumerate(one.captions)}
     captions = [words.get(each["key"], each["key"]) for each in texts]

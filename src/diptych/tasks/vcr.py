@@ -39,7 +39,7 @@ PERSON = "person"
 # Gender-neutral names replace tags of people, as in R2C and VL-BERT.
 NAMES = ("Casey", "Riley", "Jessie", "Jackie", "Avery", "Jaime", "Peyton", "Kerry", "Jody", "Kendall", "Skyler",
          "Frankie", "Pat")  # fmt: skip
-TaggedTokens = list[tuple[int, int | None]]  # (token id, number of the object that it names, if any)
+TaggedTokens = list[tuple[int, int | None]]  # tokens, each with the number of the object that it names, or None
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Vcr:
     """
 
     tokens: Tokens
-    max_words: int = 48  # tokens of both texts together; see `cut`
+    max_words: int = 48  # maximum number of tokens of both texts together; see `cut`
 
     name = "vcr"
 
@@ -98,7 +98,8 @@ class Vcr:
             key=key,
             picture=record.key,
             regions=record.regions,
-            text=max((candidate.text for candidate in candidates), key=len),  # the loader sorts samples by length
+            # The longest text, because the loader sorts samples by length.
+            text=max((candidate.text for candidate in candidates), key=len),
             truth={"candidates": candidates, "right": right if right is not None and right >= 0 else None},
         )
 
@@ -116,7 +117,7 @@ class Vcr:
         for piece in split_at_tags(text):
             if isinstance(piece, int) and piece < len(objects):
                 words += [(token, piece) for token in self.tokens.encode(names[piece])]
-            else:  # a tag without an object stays text; `diptych check` lists it
+            else:  # a tag without an object stays in the text; `diptych check` lists such tags
                 plain = piece if isinstance(piece, str) else f"[{piece}]"
                 words += [(token, None) for token in self.tokens.encode(plain)]
         return words
@@ -350,12 +351,12 @@ VCR = TaskSpec(
     training=TaskTraining(
         watched="Q->AR",
         objectives=(VcrObjectives,),
-        # 48 tokens, because a text is a question and an answer. With a batch of 16, VCR stays at chance
+        # A text is a question and an answer, so it needs 48 tokens. With a batch of 16, VCR's accuracy stays at chance
         # (experiments/LOG.md).
         small=Small(VcrObjectives(), max_words=48),
         notes=_without_region,
         separators=2,
-        cuts_texts=False,  # False: `cut` shortens both texts together
+        cuts_texts=False,  # each text is cut by `cut`, which shortens both texts of a pair together
     ),
     scoring=TaskScoring(
         noun="questions",

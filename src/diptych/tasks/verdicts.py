@@ -34,10 +34,11 @@ class Judged:
 class Verdicts:
     """The settings, scoring and baselines of a task that classifies sentences. The task's `TaskSpec` uses them."""
 
-    task: str  # name of the task and of its model head
+    task: str  # name of the task, which is also the name of the model's head
     noun: str  # name of the sentences, in the plural, such as "statements"
     key: str  # the field of a prediction that holds its class
-    classes: Mapping[Any, str]  # {class: its word}, in the order of the head; empty: labels of the data
+    # {class: word for it}, in the order of the head's outputs; empty: the labels in the data.
+    classes: Mapping[Any, str]
     judged: Callable[[Record], Iterable[Judged]]
 
     @property

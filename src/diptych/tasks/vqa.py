@@ -33,8 +33,8 @@ from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import Heads, Predict, Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
-LIKELIEST = 5  # number of answers in a response
-FIRST_WORDS = 10  # scores are also computed for the 10 most frequent pairs of first words
+LIKELIEST = 5  # a response lists this many answers
+FIRST_WORDS = 10  # scores are also computed for the questions with each of the 10 most frequent pairs of first words
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Vqa:
     tokens: Tokens
     answers: Answers
     max_words: int = 20
-    slot: bool = False  # True: the question is followed by [MASK] [SEP]; the answer is predicted at [MASK]
-    form: AnswerForm = "binary"  # binary: a sigmoid per answer; softmax: over all answers
+    slot: bool = False  # True: [MASK] [SEP] follows the question, and the answer is predicted at [MASK]
+    form: AnswerForm = "binary"  # binary: one sigmoid per answer; softmax: one softmax over all answers
 
     name = "vqa"
 
@@ -175,7 +175,7 @@ def score_vqa(
     """
     baselines = baselines or Baselines()
     pictures, questions = zip(*_scorable(records), strict=True)
-    vqa_scores(predictions, questions)  # raises if a question has no prediction
+    vqa_scores(predictions, questions)  # raises an error if a question has no prediction
     unanswered = sum(not question.answers for record in records for question in record.questions)
     right = np.array([answer_accuracy(predictions[question.key], question.answers) for question in questions])
     groups: dict[str, tuple[str | None, list[int]]] = {"accuracy": ("all", [*range(len(questions))])}

@@ -14,8 +14,10 @@ from diptych.runtime.errors import TrainingError
 from diptych.training.config import TrainingConfig
 from diptych.training.step import Stepper
 
-TRIED = ("cuda",)  # types of devices on which sizes are tried, because an out-of-memory error does not end the process
-SHARE = 0.85  # share of the memory that a trial may use; below 1, because later batches may be longer
+# Types of devices on which batch sizes are tried. On others, running out of memory may end the process.
+TRIED = ("cuda",)
+# A trial may use this share of the GPU's memory. It is below 1, because later batches may be longer.
+SHARE = 0.85
 
 
 def with_auto_micro_batch(stepper: Stepper) -> Stepper:
@@ -29,7 +31,8 @@ def with_auto_micro_batch(stepper: Stepper) -> Stepper:
         return _of_size(stepper, None)
 
     def fits(size: int) -> bool:
-        return stepper.ranks.sum([float(not _has_room(_of_size(stepper, size)))])[0] == 0  # it must fit on every rank
+        # The size must fit on every rank.
+        return stepper.ranks.sum([float(not _has_room(_of_size(stepper, size)))])[0] == 0
 
     return _of_size(stepper, largest(-(-stepper.training.batch // stepper.ranks.world), fits))
 

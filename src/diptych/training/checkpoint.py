@@ -43,7 +43,7 @@ class Checkpoint:
 
     step: int
     state: dict[str, Any]
-    tensors: dict[str, dict[str, Tensor]]  # group ("model", "optimizer", "ema") -> name -> tensor
+    tensors: dict[str, dict[str, Tensor]]  # {group ("model", "optimizer" or "ema"): {name: tensor}}
 
 
 def folder_of(root: Path, step: int) -> Path:
@@ -71,7 +71,7 @@ def save(root: Path, checkpoint: Checkpoint) -> Path:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         _write(aside, checkpoint)
-        if target.exists():  # a damaged checkpoint, which the resumed run had skipped
+        if target.exists():  # a damaged checkpoint of the same step, which the resumed run skipped
             shutil.rmtree(target)
         aside.rename(target)
         sync(root)
@@ -111,7 +111,7 @@ def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], a
             else "the disk is full"
         )
         raise TrainingError(
-            f"{why}: the {what} needs {megabytes(wanted)} in {folder}, {megabytes(free)} are free. Earlier "
+            f"{why}: the {what} needs {megabytes(wanted)} in {folder}, but only {megabytes(free)} are free. Earlier "
             "checkpoints are complete, and no incomplete one is left: free space (or lower training.keep) and run "
             "the same command again"
         ) from error
@@ -187,7 +187,8 @@ def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
 def prune(root: Path, kept: Iterable[int]) -> None:
     """Remove all checkpoints except the checkpoints of the steps `kept`."""
     for step in set(steps_in(root)) - set(kept):
-        gone = root / f"{_UNFINISHED}gone-{step}"  # renamed first, so that a kill cannot leave a partial checkpoint
+        # Renamed before it is deleted, so that a kill cannot leave a partial checkpoint.
+        gone = root / f"{_UNFINISHED}gone-{step}"
         folder_of(root, step).rename(gone)
         shutil.rmtree(gone)
 
@@ -212,7 +213,7 @@ def mean_of(
         try:
             tensors = load(folder_of(root, step)).tensors[group]
         except DamagedError as error:
-            if place < most:  # checkpoints after these may have been pruned, so they need no warning
+            if place < most:  # damaged checkpoints with lower scores need no warning, because they may have been pruned
                 warnings.append(f"the final weights do not include step {step}, one of the best: {error.damage}")
             continue
         used.append(step)

@@ -84,7 +84,8 @@ class TrainingConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-    steps: Annotated[int, Field(gt=0, le=10**12)]  # with more steps, the end date of the progress bar overflows
+    # With more steps, computing the end date for the progress bar overflows.
+    steps: Annotated[int, Field(gt=0, le=10**12)]
     """Number of optimizer steps of the run."""
     epochs: PositiveFloat | None = None
     """Passes over the training samples, from which the number of steps is computed; null: steps is the length."""

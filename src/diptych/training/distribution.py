@@ -18,7 +18,7 @@ from diptych.training.ranks import Ranks
 from diptych.training.sharding import is_sharded, plain
 
 COMPILER = "inductor"
-Reached = tuple[Tensor | None, Losses]  # (weighted sum for backward, detached loss of each objective)
+Reached = tuple[Tensor | None, Losses]  # (weighted sum of the losses for backward, {objective: detached loss})
 
 
 class Pass(nn.Module):
@@ -32,7 +32,7 @@ class Pass(nn.Module):
         self.model, self.ranks, self.precision = model, ranks, precision
 
     def forward(self, passes: Iterator[Losses], scales: Mapping[str, float]) -> Reached | None:
-        with autocast(self.ranks.device, self.precision):  # backward uses the same precision as forward
+        with autocast(self.ranks.device, self.precision):  # backward computes in the precision of forward
             losses = next(passes, None)
         if losses is None:
             return None
@@ -78,7 +78,7 @@ class Replicated(PassRunner):
         # The warning is harmless: in channels_last, 1 x 1 convolutions have different strides for the same memory
         # layout.
         warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
-        # gradient_as_bucket_view saves a copy of the gradients.
+        # With gradient_as_bucket_view, DDP keeps no second copy of the gradients.
         self.replicas = DistributedDataParallel(joined, find_unused_parameters=True, gradient_as_bucket_view=True)
         super().__init__(self.replicas, joined)
 
@@ -100,21 +100,23 @@ class Sharded(PassRunner):
 
         self.ranks = ranks
         for tensor in model.state_dict().values():
-            distributed.broadcast(tensor, 0)  # all ranks must shard the same initial weights
+            # All ranks must shard the same initial weights, so those of rank 0 are sent to all.
+            distributed.broadcast(tensor, 0)
         layers = {id(m): m for part in model.modules() if isinstance(part, nn.ModuleList) for m in part}
         mesh = init_device_mesh(ranks.device.type, (ranks.world,))
         for layer in layers.values():
             if any(True for _ in layer.parameters()):
                 fully_shard(layer, mesh=mesh)
         self.touching = _TouchingPass(model, ranks, precision)
-        self.root = fully_shard(self.touching, mesh=mesh)  # fully_shard changes the module and returns it
+        self.root = fully_shard(self.touching, mesh=mesh)  # fully_shard changes the module in place
         super().__init__(self.touching, self.touching)
 
     def run(self, passes: Iterator[Losses], scales: Mapping[str, float], last: bool) -> Losses | None:
         self.root.set_requires_gradient_sync(last)
         sums = super().run(passes, scales, last)
         if sums is None:
-            self.root.reshard()  # without a backward pass, FSDP does not reshard: the next step would use old weights
+            # FSDP reshards only after a backward pass; otherwise the next step would use old weights.
+            self.root.reshard()
         return sums
 
     def settle(self) -> None:
@@ -170,7 +172,7 @@ class _TouchingPass(Pass):
         leaves = _leaves(total)
         for name, parameter in self.named_parameters():
             if is_sharded(parameter) or not parameter.requires_grad:
-                continue  # layers with their own group are used as a whole or not at all
+                continue  # all weights of a sharded layer are used, or none, so the layer needs no check
             if id(parameter) in leaves:
                 self.used.add(name)
             else:
@@ -212,7 +214,7 @@ def compile_layers(model: nn.Module) -> None:
 def distribute(model: nn.Module, ranks: Ranks, kind: str, precision: str, compiled: bool = False) -> PassRunner:
     """Prepare a model for a single process, DDP (`kind="ddp"`) or FSDP2 (`kind="fsdp"`)."""
     if ranks.device.type == "cuda" and precision == "bf16":
-        torch.set_float32_matmul_precision("high")  # TF32 for matrix products that stay in fp32
+        torch.set_float32_matmul_precision("high")  # matrix products that stay in fp32 are computed in TF32
     if compiled:
         compile_layers(model)
     if ranks.world == 1:

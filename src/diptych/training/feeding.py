@@ -23,7 +23,7 @@ from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import process_context
 from diptych.training.config import TrainingConfig
 
-MOST = 8  # maximum of the default number of loader processes
+MOST = 8  # by default, there are at most this many loader processes
 Place = TypeVar("Place")
 Made = TypeVar("Made")
 
@@ -149,8 +149,8 @@ class BatchPart:
 
     batch: Any
     counts: Counts
-    left_out: dict[str, str]  # {key of an unreadable record: reason}, of the run so far
-    held: frozenset[str] = frozenset()  # objectives that would have targets if the batch were not idle
+    left_out: dict[str, str]  # {key of a record that could not be read: reason}, since the run began
+    held: frozenset[str] = frozenset()  # objectives that would have targets if all records of the batch could be read
 
     @property
     def keys(self) -> list[str]:
@@ -226,7 +226,8 @@ class Sender:
         now = torch.cuda.current_stream(self.device)
         now.wait_event(there)
         for tensor in batch.tensors() if hasattr(batch, "tensors") else ():
-            tensor.record_stream(now)  # keeps the allocator from reusing its memory before this stream has read it
+            # The allocator may reuse the tensor's memory only after this stream has read the tensor.
+            tensor.record_stream(now)
         return batch
 
 
@@ -243,7 +244,8 @@ def prefetched_parts(
     """
     world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if processes := loading_processes(training.loading_processes, device, os.cpu_count() or 1, world):
-        unpinned = replace(make, pinned=False)  # memory that a worker pins is not pinned in this process
+        # Pinned memory of a worker is not pinned in this process, so this process pins the batches.
+        unpinned = replace(make, pinned=False)
         return from_processes(unpinned, places, processes, 2 * processes + at_once, make.pinned)
     threads = training.loading_threads
     return prefetched(make, places, threads, threads + at_once)

@@ -15,7 +15,7 @@ from diptych.core import Batch, States, Update
 from diptych.runtime.errors import ProtocolError
 from diptych.runtime.plugins import titled
 
-FIRST_STEPS = 8  # at least one of the first 8 steps must have targets
+FIRST_STEPS = 8  # at least one of this many first steps must have targets
 
 
 def check_losses(update: Update, losses: object, counts: Mapping[str, float]) -> None:
@@ -28,7 +28,7 @@ def check_losses(update: Update, losses: object, counts: Mapping[str, float]) ->
         if not isinstance(loss, Tensor) or loss.ndim:
             raise ProtocolError(f"{who} returned {described(loss)}, expected a scalar: a tensor of shape ()")
     learnt = {name: loss for name, loss in losses.items() if counts.get(name) and update.weights.get(name, 1)}
-    for name in learnt.keys() & owners:  # other items, such as rewards, are only logged
+    for name in learnt.keys() & owners:  # values without an objective, such as rewards, are only logged
         if not learnt[name].requires_grad:
             raise ProtocolError(
                 f"{titled(owners[name])}.loss (objective {name}) returned a loss without a gradient, so it would "

@@ -18,19 +18,19 @@ from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.progress import SPARSE_SECONDS, NotebookBar, time_left, training_bar
 
 METRICS = "metrics.jsonl"
-SMOOTHED = 20  # number of logged steps over which the progress bar averages losses
-MOST_STEPS, MOST_VALUE = 10**12, 1e100  # a line with larger numbers is treated as damaged
+SMOOTHED = 20  # the progress bar shows the mean of each loss over this many logged steps
+MOST_STEPS, MOST_VALUE = 10**12, 1e100  # a log line with a higher step or a larger value is treated as damaged
 
 
 @dataclass(frozen=True)
 class LogLine:
     """A line of the log: the numbers of a step."""
 
-    step: int  # number of steps done
+    step: int  # number of optimizer steps that the run has made
     # The latest value of each loss since the previous line, because objectives may alternate. "objective/2" is the loss
     # of a second pass. Rewards and caption lengths are included.
     losses: dict[str, float]
-    total: float  # weighted sum of the losses of this step
+    total: float  # weighted sum of this step's losses
     lr: float
     gradient_norm: float
     samples_per_second: float

@@ -16,11 +16,11 @@ from torch import Tensor, distributed
 
 from diptych.training.sharding import place, plain
 
-ORTHOGONAL = "muon_params"  # key of a parameter group; True: Muon, False: AdamW
+ORTHOGONAL = "muon_params"  # key of a parameter group; True: Muon trains the group, False: AdamW
 MOMENTUM = 0.95
 STEPS = 5
-AT_ONCE = 2**24  # maximum number of elements that are orthogonalised in one batch
-A, B, C = 3.4445, -4.7750, 2.0315  # Jordan's coefficients of the polynomial
+AT_ONCE = 2**24  # at most this many elements are orthogonalised in one batch
+A, B, C = 3.4445, -4.7750, 2.0315  # coefficients of the Newton-Schulz polynomial, from Jordan's Muon
 
 
 class Muon(torch.optim.Optimizer):
@@ -38,7 +38,7 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         assert closure is None
-        # load_state_dict replaces these objects, so they are passed to AdamW in each step.
+        # load_state_dict replaces the groups, so AdamW gets them anew in each step.
         self._adamw.param_groups = [group for group in self.param_groups if not group[ORTHOGONAL]]
         self._adamw.state = self.state
         self._adamw.step()

@@ -13,8 +13,8 @@ from diptych.training.config import OptimizerConfig
 from diptych.training.muon import ORTHOGONAL, Muon
 from diptych.training.sharding import plain
 
-MULTIPLIER = "multiplier"  # key of a parameter group: factor of its learning rate
-LATE = 1e12  # at this step number, 1 - beta ** step rounds to 1
+MULTIPLIER = "multiplier"  # key of a parameter group, with the factor of the group's learning rate
+LATE = 1e12  # at this step number, 1 - beta ** step has rounded to 1
 
 
 class BertAdam(torch.optim.Optimizer):
@@ -76,7 +76,7 @@ def _factor(config: OptimizerConfig, step: int, steps: int) -> float:
     warmup = config.warmup_steps if config.warmup_steps is not None else round((config.warmup_share or 0) * steps)
     if step < warmup:
         return (step if config.warmup_from_zero else step + 1) / warmup
-    left = (steps - step) / max(steps - warmup, 1)  # 1 at the end of warm-up, falls towards 0
+    left = (steps - step) / max(steps - warmup, 1)  # 1 at the end of warm-up, then falls to 0 at the last step
     if config.schedule == "linear":
         return max(left, 0.0)
     if config.schedule == "cosine":
@@ -162,7 +162,7 @@ def clip(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> Float[T
         return torch.zeros(())
     norms = plain(torch.stack(torch._foreach_norm(gradients)))
     norm: Tensor = torch.linalg.vector_norm(norms)
-    # clip_grads_with_norm_ takes parameters, not gradients. The 1e-6 is the same as in torch and BERT.
+    # torch's clip_grads_with_norm_ takes parameters, but only gradients are known here. The 1e-6 is torch's and BERT's.
     if config.clip is not None:
         torch._foreach_mul_(gradients, torch.clamp(config.clip / (norm + 1e-6), max=1.0))
     elif config.clip_each is not None:

@@ -58,7 +58,7 @@ class Ranks:
         return self.world > 1 and (isinstance(error, distributed.DistBackendError) or "gloo" in str(error))
 
 
-_left: list[str] = []  # backends of process groups that this process tried to join
+_left: list[str] = []  # backends of the process groups that this process has tried to join
 
 
 def leave(code: int) -> NoReturn:
@@ -102,7 +102,7 @@ def join_ranks(device: torch.device) -> Iterator[Ranks]:
 
 def _form(device: torch.device) -> None:
     """Create the process group in a thread, because torch blocks signals while it waits. Raises TrainingError."""
-    # gloo is added to nccl, so that CPU tensors and objects are gathered without the GPU.
+    # With gloo in addition to nccl, CPU tensors and objects are gathered without the GPU.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     formed: Future[None] = Future()
 

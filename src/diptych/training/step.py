@@ -26,7 +26,8 @@ from diptych.training.stopping import StopRequest
 class StepReport:
     """The numbers of one step, which are the same on every rank."""
 
-    losses: dict[str, float] = field(default_factory=dict)  # mean loss per target; "objective/2" is a second pass
+    # {objective: its mean loss per target}; "objective/2" is the loss of a second pass.
+    losses: dict[str, float] = field(default_factory=dict)
     total: float = 0.0
     gradient_norm: float = 0.0
     stop: bool = False  # True: a rank received a signal to stop
@@ -39,10 +40,13 @@ class PendingPass:
 
     place: str
     names: list[str]
-    losses: list[str]  # names of the objectives with a loss in this pass
+    losses: list[str]  # names of the objectives that have a loss in this pass
     keys: list[list[str]]  # keys of the records of each micro-batch of this rank
-    numbers: Float[Tensor, "n"]  # losses, number of ranks that stop, gradient norm; then this rank's losses
-    there: torch.cuda.Event | None = None  # None: the numbers have arrived
+    # Losses over all ranks, the number of ranks that received a signal to stop, and the gradient norm. Then this rank's
+    # losses.
+    numbers: Float[Tensor, "n"]
+    # Recorded after the copy of the numbers to the CPU; None: the numbers are there.
+    there: torch.cuda.Event | None = None
 
     def read(self) -> tuple[Counts, bool, float]:
         """Return the loss of each objective, True if the run should stop, and the gradient norm.
@@ -102,8 +106,8 @@ class Stepper:
     stop: StopRequest
     sender: Sender
     late: bool = False  # True: a step's numbers are read only when the next step has been queued
-    targets: list[bool] = field(default_factory=list)  # for each of the first steps: True if it had targets
-    checked: list[Update] = field(default_factory=list)  # updates that were checked (see `first_pass`)
+    targets: list[bool] = field(default_factory=list)  # for each of the first steps: True if the step had targets
+    checked: list[Update] = field(default_factory=list)  # updates whose losses were checked (see `first_pass`)
 
     @property
     def parts(self) -> int:
@@ -152,7 +156,7 @@ class Stepper:
             pending.passes.append(self._sums(place, sums, parts, list(counts), norm))
             if not self.late:
                 pending.passes[-1].read()
-            if scales:  # without targets on any rank, weight decay alone must not change weights
+            if scales:  # if no rank has targets, the weights must not change, not even by weight decay
                 self.optimizer.step()
                 if isinstance(self.module, Following):
                     self.module.after_step()

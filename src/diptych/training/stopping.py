@@ -8,7 +8,8 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-ONE = 5.0  # seconds within which several SIGTERMs count as one: a batch system and uv may each send one
+# SIGTERMs within this many seconds count as one, because a batch system and uv may each send one.
+ONE = 5.0
 
 
 class StopRequest:

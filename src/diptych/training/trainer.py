@@ -37,7 +37,7 @@ from diptych.training.stopping import StopRequest
 
 CHECKPOINTS = "checkpoints"
 WEIGHTS = "weights.safetensors"
-READ_LATE = ("cuda",)  # types of devices whose numbers are read one step later (`PendingStep`)
+READ_LATE = ("cuda",)  # types of devices on which a step's numbers are read one step later (`PendingStep`)
 Validate = Callable[[nn.Module, int], dict[str, float]]
 OnLog = Callable[[dict[str, Any]], object]  # called with each log line; if it returns False, the run ends
 
@@ -59,7 +59,7 @@ class Result:
     """
 
     weights: Path
-    step: int  # number of steps done
+    step: int  # number of optimizer steps made
     best_step: int | None
     best_score: float | None
     history: tuple[Validation, ...]
@@ -117,8 +117,8 @@ class TrainerRun:
     fingerprint: str
     ranks: Ranks
     on_log: OnLog | None = None
-    step: int = 0  # number of steps done
-    saved: int = 0  # step of the last checkpoint
+    step: int = 0  # number of optimizer steps made
+    saved: int = 0  # step of the last checkpoint that was saved
     history: list[Validation] = field(default_factory=list)
     losses: dict[str, float] = field(default_factory=dict)  # latest value of each loss since the previous log line
     unread: list[PendingStep] = field(default_factory=list)
@@ -188,7 +188,7 @@ class TrainerRun:
         while not self._finished():
             rate = learning_rate(self.config, self.step, self.training.steps, self.training.batch)
             mine, following = next(of_steps)
-            for part in mine:  # collect the unreadable records that loader processes found
+            for part in mine:  # unreadable records that loader processes found are added to those of this process
                 getattr(self.stepper.batches, "corrupt", {}).update(part.left_out)
             try:
                 self.unread.append(self.stepper.run(self.step, mine, rate, following))
@@ -289,7 +289,7 @@ class TrainerRun:
             "fingerprint": self.fingerprint,
             "precision": self.precision,
             "history": [asdict(v) for v in self.history],
-            "losses": self.losses,  # losses that are not logged yet
+            "losses": self.losses,  # losses that no log line has yet
         }
         self._on_first(lambda: self._write(log, Checkpoint(self.step, state, tensors)))
         self.saved = self.step

@@ -36,15 +36,16 @@ from diptych.vision.image_files import picture_size, same_shape
 from diptych.vision.pictures import as_picture
 
 LOCAL, RAY = "local", "ray"
-EXTRACTING = (LOCAL, RAY)  # engines
+EXTRACTING = (LOCAL, RAY)  # engines that can extract regions
 CPU = torch.device("cpu")
-WINDOW = 4  # number of batches whose images are sorted by aspect ratio together, which saves padding
-MOST_BYTES = 256 * 2**20  # limit of the decoded images in memory; one image may take 200 MB
+WINDOW = 4  # the images of this many batches are sorted by aspect ratio together, which saves padding
+MOST_BYTES = 256 * 2**20  # the decoded images in memory take at most this many bytes; one image may take 200 MB
 
-Readable: TypeAlias = "tuple[Record, Picture | None]"  # None: the detector needs no image
+Readable: TypeAlias = "tuple[Record, Picture | None]"  # a record with its image; None: the detector needs no image
 Opened: TypeAlias = "tuple[Record, Picture | DataError | None]"
-Failed: TypeAlias = dict[str, str]  # key of a record -> why it failed
-Extracted: TypeAlias = tuple[list[tuple[Record, Regions]], Failed]  # the result for a window of records
+Failed: TypeAlias = dict[str, str]  # {key of a record: why its extraction failed}
+# The regions of the records of a window, and the records that failed.
+Extracted: TypeAlias = tuple[list[tuple[Record, Regions]], Failed]
 Packed: TypeAlias = dict[str, Any]  # the fields of `Regions`, with arrays in place of tensors
 
 
@@ -101,7 +102,8 @@ def extract(
             writing = writer.submit(dict[str, str])
             for extracted, failed in windows:
                 _settle(writing, result)
-                writing = writer.submit(_add, store, extracted)  # in a thread, while the next window is extracted
+                # Stored in a thread, while the regions of the next window are extracted.
+                writing = writer.submit(_add, store, extracted)
                 result.written += len(extracted)
                 result.failed.update(failed)
                 finished = result.written + len(result.failed)
@@ -215,9 +217,9 @@ def _files_of(folder: Path) -> dict[str, npt.NDArray[np.uint8]]:
 class _Worker:
     """Extracts windows of records in another process, with one thread."""
 
-    folder: str  # the detector's folder
+    folder: str  # path of the detector's folder
     batch: int
-    # The content of the detector's files, for machines that cannot read `folder`.
+    # {name of a file of the detector: its content}, for machines that cannot read `folder`.
     files: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
 
     def __call__(self, window: list[Record] | str) -> Counts:
@@ -239,7 +241,7 @@ class _Worker:
         return _DETECTORS[self.folder]
 
 
-_DETECTORS: dict[str, Detector] = {}  # folder -> detector; at most one in each worker process
+_DETECTORS: dict[str, Detector] = {}  # {folder: detector}; a worker process holds at most one
 
 
 def _packed(regions: Regions) -> Packed:
@@ -288,7 +290,7 @@ def _misplaced(record: Record) -> DataError | None:
         return None
     try:
         wrong = misplaced_boxes(record, picture_size(record.image))
-    except DataError:  # the image is missing, but the detector does not need it
+    except DataError:  # the detector works without the image, which is missing
         return None
     return None if wrong is None else DataError(wrong, key=record.key)
 
@@ -334,7 +336,7 @@ def misplaced_boxes(record: Record, size: tuple[int, ...]) -> str | None:
         return None
     turned = ", as if it were rotated" if same_shape(declared[::-1], (width, height)) else ""
     return (
-        f"the data has boxes for an image of {declared[0]} x {declared[1]} pixels, but it is {width} x {height}"
+        f"the data has boxes for an image of {declared[0]} x {declared[1]} pixels, but the file has {width} x {height}"
         f"{turned}; correct `width` and `height` and the boxes"
     )
 

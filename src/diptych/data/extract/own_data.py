@@ -28,8 +28,8 @@ from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.detectors.open import open_detector
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
-MANY = 500  # with fewer images, starting processes (a few seconds) costs more than it saves
-NAMED = 5  # number of failures that are printed; failures.jsonl lists all
+MANY = 500  # below this number of images, starting processes (a few seconds) costs more time than it saves
+NAMED = 5  # this many failures are printed; failures.jsonl lists all
 
 
 def extract_regions(
@@ -188,12 +188,13 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
         if not whole:
             if known is None or is_another(known.image, there.image):
                 continue
-            known = replace(known, image=there.image)  # the image may have moved
-        if known is not None and there.image_id is None:  # stores made by earlier versions have no image ids
+            # The image may have moved to another path since the store was made.
+            known = replace(known, image=there.image)
+        if known is not None and there.image_id is None:  # a store that an earlier version made has no image ids
             known = replace(known, image_id=None)
-        if known is not None and not there.caption_ids:  # stores made by earlier versions have no caption ids
+        if known is not None and not there.caption_ids:  # a store that an earlier version made has no caption ids
             known = replace(known, caption_ids=())
-        if known is not None:  # extraction adds these fields
+        if known is not None:  # records in a store have a size and a fingerprint, which extraction adds
             known = replace(known, size=there.size, fingerprint=there.fingerprint)
         if known is None or _from_root(known) != _from_root(there):
             raise DataError(

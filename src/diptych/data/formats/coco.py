@@ -34,10 +34,10 @@ class CocoImage(Struct):
 
     id: int
     file_name: Text
-    width: Side | None = None  # files of captions may lack the size
+    width: Side | None = None  # a file of captions may lack the images' sizes
     height: Side | None = None
     relations: list[tuple[int, Text, int]] = []
-    split: Words | None = None  # present in some files, such as Karpathy's splits
+    split: Words | None = None  # present only in some files, such as those with Karpathy's splits
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -61,7 +61,7 @@ class _Instance(Struct):
     image_id: int
     category_id: int
     bbox: Corners
-    attributes: dict[str, Any] = {}  # only texts are read; Storybook writes them, and `visible`
+    attributes: dict[str, Any] = {}  # only values that are texts are read; Storybook writes texts, and `visible`
     visible: Number = 1.0
     iscrowd: Literal[0, 1] = 0
 
@@ -130,7 +130,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
         things, relations = tuple(objects[image.id]), tuple(image.relations)
         if relations and len(things) < annotated[str(image.id)]:
             skips.add("relations of images with objects that were left out", images.places[image.id], len(relations))
-            relations = ()  # the indices would refer to other objects
+            relations = ()  # their indices count the left-out objects too, so they would point to wrong objects
         for at, (subject, _, other) in enumerate(relations):
             if wrong := [end for end in (subject, other) if not 0 <= end < len(things)]:
                 where = f"{images.places[image.id]}.relations[{at}]"
@@ -176,7 +176,8 @@ class CocoImages:
 
         def record(image: CocoImage) -> Record:
             own: dict[str, Any] = {"size": image.size, "image_id": image_id_of(image.file_name, image.id)}
-            key = image.file_name if keys[key_of_name(image.file_name)] > 1 else None  # a.jpg and a.png
+            # The names a.jpg and a.png give the same key.
+            key = image.file_name if keys[key_of_name(image.file_name)] > 1 else None
             where = self.places[image.id]
             split = named_split(wanted, image.split, where)
             return wanted.record(image.file_name, where, key=key, split=split, **own, **fields(image))

@@ -15,7 +15,7 @@ from diptych.data.formats.values import JsonValue, Text, listed_texts
 from diptych.runtime.errors import DataError
 
 ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
-ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # possible names of the URL column
+ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # names that the column with the URL may have
 SPLIT = "split"
 
 

@@ -65,7 +65,7 @@ def _boxes(file: Path | None, skips: Skips) -> tuple[tuple[int, int], dict[str, 
     """Return the image's (width, height) in pixels, and entity id -> the smallest box around all its boxes."""
     assert file is not None
     text = read_text(file)
-    if "<!" in text:  # XML entities could expand until memory is full
+    if "<!" in text:  # a DOCTYPE may define XML entities that expand until memory is full
         raise DataError(f"{file.name}: found a DOCTYPE, expected XML without one; download the file again")
     try:
         root = ElementTree.fromstring(text)

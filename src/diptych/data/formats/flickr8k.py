@@ -23,10 +23,11 @@ from diptych.runtime.errors import DataError
 from diptych.vision.image_files import ENDINGS
 
 LISTS = {"train": "Flickr_8k.trainImages.txt", "val": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
-WORDS = ("caption", "captions")  # columns of Kaggle's version, which also has `image`, and perhaps `split`
+# Columns with captions in Kaggle's version, which also has `image`, and perhaps `split`.
+WORDS = ("caption", "captions")
 IMAGE = "image"
-TOKEN = "token"  # part of the original files' names
-_ENDS = re.compile(r"^[^\S\t]+|[^\S\t]+$")  # spaces at the ends of a line
+TOKEN = "token"  # the original files have this word in their names
+_ENDS = re.compile(r"^[^\S\t]+|[^\S\t]+$")  # white space at the ends of a line, except tabs
 _TOKEN_LINE = re.compile(r"([^\t]+)(#\d+)(?:\t(.*))?")
 
 
@@ -65,8 +66,8 @@ class _Taken:
 
     wanted: Wanted
     head: list[str]
-    splits: dict[str, str]  # of the lists
-    named: dict[str, str | None] = field(default_factory=dict)  # image -> split, if its row names one
+    splits: dict[str, str]  # {image: split}, from the lists of the splits
+    named: dict[str, str | None] = field(default_factory=dict)  # {image: split that its row names, or None}
     captions: ByImage[tuple[str, str]] = field(default_factory=ByImage[tuple[str, str]])
     once: Once = field(default_factory=lambda: Once("picture"))
 

@@ -20,10 +20,11 @@ from diptych.vision.image_files import is_named_image
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 SYNONYMS = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
-JOINED = {"restval": "train"}  # parts of a split; restval: images of COCO's val set that papers train on
+JOINED = {"restval": "train"}  # {part of a split: split}; restval: images of COCO's val set on which papers train
 JSON = (".json", ".jsonl")
-NEAREST = 2  # number of formats that an error suggests
-_NAMED = re.compile(rf"(?<![a-z])({'|'.join((*SHARES, *SYNONYMS))})(?=\d*(?![a-z]))", re.I)  # train in train2017
+NEAREST = 2  # an error suggests this many formats
+# Finds a split in a file's name, such as train in train2017.
+_NAMED = re.compile(rf"(?<![a-z])({'|'.join((*SHARES, *SYNONYMS))})(?=\d*(?![a-z]))", re.I)
 LIST_THEM = "all formats: diptych data formats"
 Item = TypeVar("Item")
 
@@ -66,11 +67,11 @@ def with_usual_splits(records: Iterable[Record], skips: Skips) -> list[Record]:
 class Wanted:
     """Options of a reader, such as the folder of the images, or the split of files that do not name a split."""
 
-    pictures: Path | Pictures | None = None  # None: image files are not needed
-    split: str | None = None  # None: drawn at random for each image, with `seed`
+    pictures: Path | Pictures | None = None  # where image files are; None: they are not needed
+    split: str | None = None  # the split of all records; None: each image gets a random split that depends on `seed`
     seed: int = 0
     skips: Skips = field(default_factory=Skips)  # counts entries that are left out
-    crowds: bool = False  # keep COCO's crowd boxes (`iscrowd`)
+    crowds: bool = False  # True: COCO's crowd boxes (`iscrowd`) are kept
     drawn: set[str] = field(default_factory=set)  # keys of records whose split was drawn at random
 
     def split_of(self, key: str) -> str:
@@ -224,7 +225,7 @@ class Source:
         try:
             return self.json.value
         except DataError:
-            if self.is_lines:  # the reader of JSON lines will raise a better error
+            if self.is_lines:  # the reader of JSON lines will raise an error that is more specific
                 return None
             raise
 
@@ -265,9 +266,9 @@ class Format:
 
     what: str  # a description for users, such as "a COCO captions .json"
     fits: Callable[[Source], bool]  # True if the file or folder has this format
-    read: Callable[..., list[Record]]  # called as read(wanted, *sources), in the order of `files`
+    read: Callable[..., list[Record]]  # called as read(wanted, *sources); the sources are in the order of `files`
     files: tuple[str, ...] = ("file",)  # content of each file, as shown in a manifest's example
-    least: int = 1  # number of files that are required
+    least: int = 1  # number of files that the format requires
     # Suffixes of the file (by default .json) and keys of its first entries. They are used to suggest formats for an
     # unknown file. Formats of folders have neither.
     endings: tuple[str, ...] = ()
@@ -294,7 +295,7 @@ def one_of(formats: dict[str, Format], source: Source) -> tuple[str, Format] | N
     return next(((name, one) for name, one in formats.items() if one.fits(source)), None)
 
 
-# First bytes of files that no reader opens -> what the file is, and how to convert it.
+# {first bytes of a file that no reader opens: what the file is, and how to convert it}.
 _PACKED = {
     b"\x1f\x8b": "is compressed by gzip; unpack it: gunzip -k",
     b"BZh": "is compressed by bzip2; unpack it: bunzip2 -k",
@@ -329,7 +330,7 @@ def not_known(source: Source, formats: dict[str, Format]) -> DataError:
         return DataError(f"{packed}; {LIST_THEM}")
     names, of_files = source.names, [(name, one) for name, one in formats.items() if one.endings or one.names]
     lacking = {name: one.lacks(source.path.suffix.lower(), names) for name, one in of_files}
-    # Sorted by the fraction of required names that the file lacks; the suffix counts as one name.
+    # Formats are sorted by the share of their names that the file lacks. The suffix counts as a name.
     nearest = sorted(of_files, key=lambda one: len(lacking[one[0]]) / (1 + len(one[1].names)))[:NEAREST]
     lines = (f"{name}, {one.what} (lacks {', '.join(lacking[name]) or 'its structure'})" for name, one in nearest)
     has = f", with {', '.join(f'`{name}`' for name in list(names)[:8])}," if names else ""

@@ -13,7 +13,7 @@ class _Meme(Struct):
     id: int | Text
     img: Text
     text: Text
-    label: int | UnsetType = UNSET  # the challenge's test set has no labels
+    label: int | UnsetType = UNSET  # absent in the challenge's test set
     split: Words | None = None
 
 

@@ -25,12 +25,14 @@ from diptych.data.formats.format import (
 from diptych.data.formats.parsing import Pictures, Skips, check_utf8, each_json_line, read_lines
 from diptych.data.formats.values import JsonValue, Words, listed_texts, refuse
 
-NAMES = ("metadata.jsonl", "metadata.csv")  # all that exist are read
+NAMES = ("metadata.jsonl", "metadata.csv")  # the tables of a folder; if there are both, both are read
 CSV = ".csv"
-MOST_LINES = 100  # maximum number of lines of a csv row; if a quote is not closed, only the first line is skipped
-CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")  # the first that is not empty is read
-UNREAD = ("question", "questions", "answer", "answers", "objects")  # columns of tasks that are no captions
-_NUMBER = re.compile(r"[-_. ]?\d+$")  # such as the year in test2017
+# A row of a csv file has at most this many lines. If a quote is not closed, only the row's first line is skipped.
+MOST_LINES = 100
+# Columns with captions; the first that is not empty is read.
+CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")
+UNREAD = ("question", "questions", "answer", "answers", "objects")  # columns that belong to other tasks than captioning
+_NUMBER = re.compile(r"[-_. ]?\d+$")  # the number at the end of a folder's name, such as 2017 in test2017
 
 
 def tables(path: Path) -> list[Path]:
@@ -50,9 +52,10 @@ class _Read:
     """Data collected from the rows of all tables."""
 
     here: Wanted
-    captions: ByImage[tuple[str, Path]] = field(default_factory=ByImage[tuple[str, Path]])  # with the captions' tables
-    splits: dict[str, str | None] = field(default_factory=dict)  # image -> split, if its row names one
-    named: set[str] = field(default_factory=set)  # names of all images with a row
+    # The captions of each image. Each caption has the path of the table that contains it.
+    captions: ByImage[tuple[str, Path]] = field(default_factory=ByImage[tuple[str, Path]])
+    splits: dict[str, str | None] = field(default_factory=dict)  # {image: split that its row names, or None}
+    named: set[str] = field(default_factory=set)  # names of the images that have a row
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
@@ -119,7 +122,7 @@ def fields_of(lines: Sequence[str], name: str, between: str = ",") -> Iterator[t
                 fields = next(csv.reader([f"{line}\n" for line in lines[at:end]], delimiter=between, strict=True), [])
                 break
         if between == "\t" and not fields and lines[at].strip():
-            fields, end = lines[at].split(between), at + 1  # quotes between tabs are part of the text
+            fields, end = lines[at].split(between), at + 1  # a quote in a field between tabs is part of the text
         while between == "\t" and len(fields) > len(head) > 0 and not fields[-1].strip():
             fields.pop()
         at = end if not head or len(fields) == len(head) else at + 1

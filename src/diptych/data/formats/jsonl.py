@@ -120,7 +120,7 @@ class _Rationales(Struct):
 
 
 _TEXT: Any = values.Words
-MEANT = {"set", "subset", "partition"}  # keys that users may write instead of `split`
+MEANT = {"set", "subset", "partition"}  # keys that users write by mistake instead of `split`
 KINDS = ("captions", "question", "expression", "statement", "label", "objects", "more")
 
 
@@ -132,11 +132,11 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     """
     reader = _LineReader(wanted.skips, lines.path.parent)
     records, splits, ids, keys = dict[str, Record](), dict[str, str](), dict[str, int](), set[str]()
-    names = dict[str, str]()  # normal form of an image's path -> its form in the first line
+    names = dict[str, str]()  # {normal form of an image's path: form in the first line that names it}
 
     def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
-        name = names.setdefault(os.path.normpath(line.image), line.image)  # ./a.jpg and a.jpg are equal
+        name = names.setdefault(os.path.normpath(line.image), line.image)  # ./a.jpg and a.jpg are the same image
         split = (line.split or "").strip() and line.split
         new = set[str]() if split else value.value.keys() - keys - {"split"}
         if close := [*sorted(new & MEANT), *get_close_matches("split", new, 1, 0.75)]:
@@ -171,10 +171,12 @@ class _LineReader:
     """Adds the content of each line to the record of its image."""
 
     skips: Skips
-    folder: Path  # folder of the JSON lines
-    lost: set[str] = field(default_factory=set)  # images with an invalid object; their tags, such as [3], are unchecked
+    folder: Path  # folder that contains the JSON lines
+    # Images with an invalid object; tags in their texts, such as [3], are not checked.
+    lost: set[str] = field(default_factory=set)
     question_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))
-    choice_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))  # of questions with `choices`
+    # The ids of questions with `choices`.
+    choice_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))
 
     def added(self, record: Record, value: values.JsonValue) -> Record:
         line = value.value
@@ -197,7 +199,7 @@ class _LineReader:
             if any(name in line for name in names):
                 try:
                     record = add(record, value)
-                except Unreadable:  # extraction reports the image
+                except Unreadable:  # the image cannot be read, which extraction will report
                     self.skips.add("boxes on images that cannot be read", value.where())
         if "label" in line:
             made, there = value.read(_Labelled), record.more.get(CLASSIFY, ())

@@ -21,7 +21,7 @@ class _KarpathyImage(Struct):
     sentences: list[Any]
     split: Text
     filepath: Text | UnsetType = UNSET
-    cocoid: int | None = None  # the image id in COCO
+    cocoid: int | None = None  # the image's id in COCO
 
 
 def read(wanted: Wanted, file: Source) -> list[Record]:

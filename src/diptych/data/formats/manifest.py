@@ -32,8 +32,8 @@ from diptych.vision.image_files import same_shape
 WHAT = "a manifest .json that names the files of a set"
 CROWDS = "crowds"
 OWN = (IMAGES, SPLIT, ABOUT, CROWDS)
-KEYED = ("questions", "expressions", "choices", "statements")  # fields of `Record` whose items have keys
-_COCO = re.compile(r"COCO_\w+_\d{12}$")  # a name that no other image has
+KEYED = ("questions", "expressions", "choices", "statements")  # fields of `Record` whose items have keys of their own
+_COCO = re.compile(r"COCO_\w+_\d{12}$")  # the name of a COCO image, which no image of another data set has
 Formats = Mapping[str, Format]
 _Name: Any = Text
 
@@ -149,8 +149,9 @@ def _same_keys(records: Sequence[Record], homes: Sequence[Path | None]) -> list[
     Add folder names to keys until different images have different keys. Images are the same if their files are. Images
     without files are the same if their keys are, and their sets have no folders of their own (`homes`).
     """
-    keys: dict[str | tuple[Path, str], str] = {}  # of files, and of the names of images without files in their homes
-    filed: dict[tuple[Path, str], str] = {}  # of the names of images with files in their homes
+    # {path of an image's file: the image's key}. An image without a file has (folder of its set, its name) as the path.
+    keys: dict[str | tuple[Path, str], str] = {}
+    filed: dict[tuple[Path, str], str] = {}  # {(folder of the set, name): key} of images with a file
     taken: set[str] = set()
     named = []
     for record, home in zip(records, homes, strict=True):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from diptych.core import MASK_CELLS
 from diptych.data.formats.values import Number
 
-Outlines: TypeAlias = list[list[tuple[Number, Number]]]  # polygons [[[x, y], ...], ...] in pixels
+Outlines: TypeAlias = list[list[tuple[Number, Number]]]  # polygons [[(x, y), ...], ...] in pixels
 
 
 def mask_of(

@@ -21,8 +21,9 @@ T = TypeVar("T")
 V = TypeVar("V")
 _NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9-]+_)?([0-9]{1,18})")
 BAD = "invalid entries"
-MOST_BAD, BAD_SHARE = 10, 0.01  # it is an error if both limits are exceeded
-NAMED, SEPARATOR, SHOWN = 3, " | ", 200  # SHOWN: characters of a path in an error
+MOST_BAD, BAD_SHARE = 10, 0.01  # reading fails if more than this number and this share of entries are invalid
+# An error lists at most NAMED places, with SEPARATOR between them, and at most SHOWN characters of a path.
+NAMED, SEPARATOR, SHOWN = 3, " | ", 200
 _ESCAPED = re.compile(r"[\udc80-\udcff]")
 
 
@@ -32,8 +33,8 @@ class Skips:
 
     allowed: bool = False
     counts: dict[str, int] = field(default_factory=dict)
-    places: dict[str, list[str]] = field(default_factory=dict)  # reason -> the first NAMED locations
-    _read: dict[str, list[int]] = field(default_factory=dict)  # kind -> [number of invalid entries, of all]
+    places: dict[str, list[str]] = field(default_factory=dict)  # {reason: the first NAMED places where it occurred}
+    _read: dict[str, list[int]] = field(default_factory=dict)  # {kind of entry: [number of invalid ones, of all]}
 
     @property
     def first(self) -> dict[str, str]:
@@ -195,7 +196,7 @@ def read_lines(path: Path) -> list[str]:
     """
     with _readable(path):
         content = bytes_of(path)
-    # A file with zero bytes is UTF-16 or not text: `read_text` raises an error for the whole file.
+    # A file with zero bytes is UTF-16, or it is not text. `read_text` raises an error for the whole file in both cases.
     text = read_text(path) if b"\0" in content else content.decode("utf-8-sig", "surrogateescape")
     return text.split("\n" if "\n" in text else "\r")
 
@@ -298,15 +299,16 @@ def picture_at(folder: Path | Pictures | None, name: str, where: str, skips: Ski
     folders = folder.folders if isinstance(folder, Pictures) else (folder,)
     for form in chain((name,), _spellings(name)):
         for one in folders:
-            with suppress(OSError):  # a name too long for the file system
-                if is_there(f"{one}/{form}"):  # a `Path` for each of many names is slow
+            with suppress(OSError):  # the name may be too long for the file system
+                if is_there(f"{one}/{form}"):  # faster than a `Path` for each of many names
                     if form is not name and skips is not None:
                         skips.add("image names in another Unicode form, or with \\ for / (found and read)", where)
                     return one / form
     if isinstance(folder, Pictures):
         return folders[0] / name if folder.wanted else None
     missing = f"{folder / name}"
-    missing = missing if len(missing) <= SHOWN else f"{missing[:SHOWN]}..."  # the name may be a long row of numbers
+    # An invalid name may be very long, such as a row of numbers.
+    missing = missing if len(missing) <= SHOWN else f"{missing[:SHOWN]}..."
     raise DataError(f"{where}: found no image {missing}; download it, or pass the images' folder with --images")
 
 
@@ -322,7 +324,7 @@ class Once:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self.seen: dict[Any, str] = {}  # value -> its location
+        self.seen: dict[Any, str] = {}  # {value: location of its first occurrence}
 
     def check(self, value: object, where: str) -> None:
         if value in self.seen:

@@ -19,15 +19,15 @@ from msgspec import Struct
 from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.files import bytes_of, parse_json, text_of, write_atomically
 
-SETS, IMAGES, SPLIT, ABOUT = "sets", "images", "split", "about"  # keys of a manifest
-_OF_ONE_SET = re.compile(r"[-_]|\d\w")  # in names such as flickr30k-images and train2014
+SETS, IMAGES, SPLIT, ABOUT = "sets", "images", "split", "about"  # keys in the JSON of a manifest
+_OF_ONE_SET = re.compile(r"[-_]|\d\w")  # names of a single data set, such as flickr30k-images and train2014
 
 
 class Piece(Struct, frozen=True):
     """A file or folder of a public data set."""
 
-    names: tuple[str, ...]  # alternatives
-    what: str  # description: content, size and origin
+    names: tuple[str, ...]  # the names that the file or folder may have
+    what: str  # its content, size and origin, for the user
 
     @property
     def line(self) -> str:
@@ -44,7 +44,7 @@ class SetPart(Struct, frozen=True):
     files: tuple[Piece, ...]
     images: tuple[Piece, ...] = ()
     split: str | None = None
-    least: int | None = None  # number of files that are required; None: all
+    least: int | None = None  # the first `least` files are required; None: all
 
 
 class PublicSet(Struct, frozen=True):

@@ -17,7 +17,7 @@ class StorybookManifest(Struct):
 
     world: int
     seed: int
-    splits: dict[str, int]  # split -> number of images that are completely written
+    splits: dict[str, int]  # {split: number of images that are written, each with all its files}
 
 
 def read_all(folder: Path, skips: Skips | None = None) -> list[Record]:
@@ -42,6 +42,6 @@ def read(folder: Path, split: str, skips: Skips | None = None) -> list[Record]:
         refcoco.read(wanted, Source(folder / f"refcoco/refs_{split}.json")),
         vcr.read(wanted, Source(folder / f"vcr/{split}.jsonl"), Source(folder / "vcr")),
         nlvr.read(wanted, Source(folder / f"nlvr/{split}.jsonl")),
-        # Folders written by earlier versions lack this file.
+        # Earlier versions of Diptych did not write this file.
         snli_ve.read(wanted, hypotheses, ending=".png") if hypotheses.path.is_file() else (),
     )

@@ -22,25 +22,25 @@ from msgspec import Meta
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import BEYOND
 
-FEW_PIXELS = 4  # if both sides of an image are longer, a box within 0 to 1 is taken for fractions
-LONGEST = 1_000_000  # limit of an image's side in pixels
+FEW_PIXELS = 4  # if both sides of an image are longer than this, a box within 0 to 1 is taken for fractions
+LONGEST = 1_000_000  # an image's side has at most this many pixels
 _HUGE = 1e15
 HALF = "half a surrogate pair, which is not Unicode"
-LOOKED_AT = 20  # number of first entries that are searched to recognise a format
+LOOKED_AT = 20  # a format is recognised by the first entries, at most this many
 CORRECT = "; correct it, or download the file again"
 
 # Types for the fields of structs. Do not use `Text` or `Words` in a union with a list or dict: see vcr.py.
-Words = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*\Z")]  # may be empty
+Words = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*\Z")]  # a text, which may be empty
 Text = Annotated[str, Meta(pattern=r"^\s*[^\s\ud800-\udfff][^\ud800-\udfff]*\Z")]
-Side = Annotated[int, Meta(ge=1, le=LONGEST)]  # an image's width or height
+Side = Annotated[int, Meta(ge=1, le=LONGEST)]  # an image's width or height in pixels
 Number = Annotated[float, Meta(gt=-_HUGE, lt=_HUGE)]
 Corners: TypeAlias = tuple[Number, Number, Number, Number]
 Four: TypeAlias = tuple[Text, Text, Text, Text]
-Option = Annotated[int, Meta(ge=0, le=3)]  # index of one of four answers
-Flag = bool | Literal["True", "False"]  # NLVR2 writes these texts
+Option = Annotated[int, Meta(ge=0, le=3)]  # index of one of VCR's four answers
+Flag = bool | Literal["True", "False"]  # a boolean; NLVR2 writes "True" and "False" as texts
 
 _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
-# msgspec's names of types -> the names in our errors.
+# {name of a type in msgspec's errors: its name in Diptych's errors}.
 _NAMES = {
     "object": "an object", "array": "a list", "str": "a text", "int": "a whole number", "float": "a finite number",
     "null": "null", "bool": "true or false", "bool | str": "true or false",
@@ -50,8 +50,9 @@ _RANGES = {
     "`int` >= 0": "0, 1, 2 or 3", "`int` <= 3": "0, 1, 2 or 3",
 }  # fmt: skip
 _HALF = re.compile("[\ud800-\udfff]")
-_QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # a string literal of Python
-_LIST = re.compile(rf"\[\s*(?:{_QUOTED}[\s,]*)+\]", re.S)  # numpy writes no commas between texts
+_QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # a Python string literal
+# A list of Python strings; numpy writes no commas between them.
+_LIST = re.compile(rf"\[\s*(?:{_QUOTED}[\s,]*)+\]", re.S)
 T = TypeVar("T")
 Box: TypeAlias = tuple[float, float, float, float]
 
@@ -89,8 +90,8 @@ class JsonValue:
     """A value in a JSON file, with its place."""
 
     value: Any
-    file: str  # the file's name, and the line number for JSON lines
-    place: str = ""  # in the file, such as `annotations[3]`
+    file: str  # the file's name; for JSON lines, with the line number
+    place: str = ""  # place in the file, such as `annotations[3]`
 
     def where(self, place: str = "") -> str:
         """Return the file and the place in it, such as `a.json: annotations[3].caption`."""
@@ -211,6 +212,6 @@ def listed_texts(cell: str) -> str | list[str]:
             texts = json.loads(text)
             return texts if all(isinstance(one, str) for one in texts) else cell
         with suppress(ValueError, SyntaxError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an unknown escape, such as \d
+            warnings.simplefilter("ignore")  # an escape that Python does not know, such as \d, gives a warning
             return [literal_eval(one) for one in re.findall(_QUOTED, text, re.S)] if _LIST.fullmatch(text) else cell
     return cell

@@ -70,7 +70,8 @@ def _choices(line: _VcrLine, value: JsonValue) -> Choices:
 
     rationales = () if line.rationale_choices is UNSET else texts(line.rationale_choices, "rationale_choices")
     rationale = line.rationale_label if rationales and line.rationale_label is not UNSET else None
-    answer = -1 if line.answer_label is UNSET else line.answer_label  # -1: unknown, as in the test set
+    # -1: the right answer is unknown, as in the test set.
+    answer = -1 if line.answer_label is UNSET else line.answer_label
     question = words(line.question, count, value.where("question"))
     answers = texts(line.answer_choices, "answer_choices")
     return Choices(line.annot_id, question, answers, answer, rationales, rationale)

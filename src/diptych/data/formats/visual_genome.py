@@ -13,7 +13,7 @@ from diptych.data.formats.values import JsonValue, Text, Words
 
 class _GenomeImage(Struct, kw_only=True):
     id: int | UnsetType = UNSET
-    image_id: int | UnsetType = UNSET  # version 1 of the data has this key instead of `id`
+    image_id: int | UnsetType = UNSET  # version 1 of Visual Genome has this key instead of `id`
 
     @property
     def number(self) -> int | None:

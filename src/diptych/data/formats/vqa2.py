@@ -10,7 +10,7 @@ from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.parsing import Once, Skips, image_id_of
 from diptych.data.formats.values import JsonValue, Text, Words
 
-_SUBSETS = {"test-dev2015": "test2015"}  # test-dev2015 uses images named test2015
+_SUBSETS = {"test-dev2015": "test2015"}  # the questions of test-dev2015 are about images of test2015
 _KINDS = ("yes/no", "number", "other")
 
 
@@ -32,7 +32,7 @@ class _Answered(Struct):
     question_id: int
     answers: list[Any]
     image_id: int | None = None
-    answer_type: Text = "other"  # some exports lack it
+    answer_type: Text = "other"  # absent in some exported files
 
 
 def read(

@@ -15,8 +15,8 @@ from diptych.data.store.tokens import Tokens
 from diptych.runtime.errors import DataError
 
 NEWLINE = 10
-PIECE = 2**24  # number of bytes that are searched for line ends at a time
-MOST_JOINED = 256  # limit of lines per sample, reached only if almost all lines have no token
+PIECE = 2**24  # line ends are searched in this many bytes at a time
+MOST_JOINED = 256  # a sample joins at most this many lines; it reaches this number only if almost no line has a token
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Lines:
         newlines = [at + np.flatnonzero(self._bytes[at : at + PIECE] == NEWLINE) for at in offsets]
         ends = np.concatenate([*newlines, [len(self._bytes)]])
         spans = np.stack([np.concatenate([[0], ends[:-1] + 1]), ends], 1)
-        self._spans = spans[spans[:, 1] > spans[:, 0]]  # takes 16 bytes per line
+        self._spans = spans[spans[:, 1] > spans[:, 0]]  # start and end of each line, in 16 bytes per line
         if not len(self._spans):
             raise DataError(f"{path} has only empty lines; {wanted}")
 

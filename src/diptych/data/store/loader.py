@@ -62,7 +62,7 @@ class Loader(PickledWithoutCaches):
         self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
         self.corpus, self.pixels, self.corrupt = corpus, pixels, dict[str, str]()
         self.mirror, self.most_regions = mirror, most_regions
-        self.without_regions: list[str] = []  # keys of the records that were left out
+        self.without_regions: list[str] = []  # keys of the records that are left out because they have no regions
         texts = min(max(round(alone * batch_size), 1), batch_size) if corpus is not None else 0
         self.text_order = Order(np.ones(len(corpus), dtype=np.int64), texts, seed) if corpus is not None else None
         self._to_samples = to_samples

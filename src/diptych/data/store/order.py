@@ -8,7 +8,9 @@ from jaxtyping import Int
 
 from diptych.data.store.caching import PickledWithoutCaches
 
-POOL = 50  # number of batches whose samples are sorted by length together: about 5% padding, and still well mixed
+# Samples of this many batches are sorted by length together. About 5% of a batch is then padding, and the order is
+# still random enough.
+POOL = 50
 
 
 class Order(PickledWithoutCaches):

@@ -32,7 +32,7 @@ def record_from_json(written: bytes) -> Record:
     image: dict[str, Any] = {}
     try:
         written.decode()
-    except UnicodeDecodeError:  # an image name that is not UTF-8; only `parse_json` can read it
+    except UnicodeDecodeError:  # the record has an image name that is not UTF-8, which only `parse_json` can read
         values = parse_json(written)
         if not isinstance(values, dict) or not isinstance(name := values.pop("image", None), str):
             raise ValueError("not UTF-8") from None
@@ -54,7 +54,7 @@ def _check_references(record: Record) -> None:
         raise ValueError(f"caption_ids: found {len(record.caption_ids)} ids for {len(record.captions)} captions")
     for one in record.choices:
         for right, among in ((one.answer, one.answers), (one.rationale, one.rationales)):
-            if right is not None and not -1 <= right < len(among):  # -1: unknown
+            if right is not None and not -1 <= right < len(among):  # -1: the right answer is unknown
                 raise ValueError(f"choices: the index of the right answer is {right}, expected below {len(among)}")
     for subject, _, other in record.relations:
         if not 0 <= min(subject, other) <= max(subject, other) < len(record.objects):

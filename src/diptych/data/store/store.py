@@ -47,7 +47,7 @@ from diptych.vision.detectors.weights import check_detector
 from diptych.vision.features.profile import differences
 
 INDEX, FAILURES = "store.json", "failures.jsonl"
-FORMAT = 2  # version of the format; version 1 had no checksums of words and tables
+FORMAT = 2  # version of a store's format; version 1 had no checksums of words and tables
 
 
 class Store:
@@ -140,11 +140,11 @@ class StoreWriter:
 
     def __init__(self, folder: Path, contract: FeatureContract, records_per_shard: int = 1000) -> None:
         self.folder, self.contract, self.records_per_shard = folder, contract, records_per_shard
-        self._pending: list[tuple[Record, bytes]] = []  # records to be written, with their JSON
+        self._pending: list[tuple[Record, bytes]] = []  # records that are not written yet, with their JSON
         self._shards: list[ShardEntry] = []
         self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
-        self._made_by: str | None = version("diptych")  # oldest version that wrote to this store; None: before 0.1
-        self.done: dict[str, Path | None] = {}  # key of each record in the store -> its image
+        self._made_by: str | None = version("diptych")  # the oldest Diptych that wrote to the store; None: before 0.1
+        self.done: dict[str, Path | None] = {}  # {key of a record in the store: path of its image}
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():
             before = Store(folder)
@@ -201,8 +201,8 @@ class StoreWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # After Ctrl-C, pending records are written. After any other error they are not: an error in writing would hide
-        # the first one.
+        # After Ctrl-C, pending records are still written. After any other error they are not, because a second error
+        # would hide the first.
         try:
             if kind is None or issubclass(kind, KeyboardInterrupt | Terminated):
                 self.flush()
@@ -213,7 +213,7 @@ class StoreWriter:
 class _Shard(PickledWithoutCaches):
     def __init__(self, path: Path, records: int, check: int) -> None:
         self.path, self._records, self._check = path, records, check
-        self._verified = bytearray(records)  # 1: this process has checked the record's regions
+        self._verified = bytearray(records)  # 1 if this process has checked the regions of the record
 
     def __len__(self) -> int:
         return self._records
@@ -248,9 +248,9 @@ class _Shard(PickledWithoutCaches):
 
         The file's size is checked first, because reading a truncated memory map kills the process (SIGBUS).
         """
-        # A file that was deleted in the meantime stays mapped, so it needs no check.
+        # A file that was deleted after it was opened stays mapped, so it needs no check.
         if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
-            raise DataError("a file was cut during reading; extract or copy the store again", shard=self.path.name)
+            raise DataError("a file shrank while it was read; extract or copy the store again", shard=self.path.name)
         return self._tables[table]
 
     @cached_property
@@ -289,7 +289,7 @@ class _Shard(PickledWithoutCaches):
     def stored_regions(self, row: int) -> Regions:
         start, end = _span(self._rows("ends"), row)
         columns: dict[str, Tensor] = {}
-        with suppress(SafetensorError, IndexError):  # a damaged header; the checksum below reports it
+        with suppress(SafetensorError, IndexError):  # the header may be damaged; the checksum below reports that
             columns = {name: every[start:end] for name, every in self._columns.items() if name != "whole"}
             if "whole" in self._columns:
                 columns["whole"] = self._columns["whole"][row]
@@ -366,8 +366,8 @@ def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:
         if index["format"] != FORMAT:
             detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else "DETECTOR"
             raise DataError(
-                f"{path} has format {index['format']!r}, but this Diptych reads {FORMAT}; make the store again in a "
-                f"new folder: diptych extract DATA --out OUT --detector {detector} (for a store made from "
+                f"{path} has format {index['format']!r}, but this version of Diptych reads {FORMAT}; make the store "
+                f"again in a new folder: diptych extract DATA --out OUT --detector {detector} (for a store made from "
                 "features: --detector given --features PATH)"
             )
         if index["check"] != shards.index_check(index):

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# torch type -> its name in the file, in the order in which `safetensors` sorts tensors.
+# {torch type: name of the type in the file}, in the order in which `safetensors` sorts tensors.
 KINDS = {torch.int64: "I64", torch.float32: "F32", torch.float16: "F16", torch.uint8: "U8", torch.bool: "BOOL"}
-ALIGNED = 8  # bytes
+ALIGNED = 8  # tensors begin at multiples of this many bytes
 
 
 def tensor_file(columns: Mapping[str, Sequence[Tensor]]) -> list[memoryview]:

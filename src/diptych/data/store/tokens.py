@@ -28,22 +28,22 @@ from diptych.runtime.files import parse_json, text_of, write_atomically
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "tokenizer.json"
-CASED_LEAST = 1000  # a vocabulary of this size or more without capital letters is uncased
+CASED_LEAST = 1000  # a vocabulary of at least this size is taken for uncased if it has no capital letters
 END = "</w>"  # marks the end of a word in BPE
-LONGEST_WORD = 1000  # in letters; longer strings are data, not words
+LONGEST_WORD = 1000  # number of letters; a longer string is data, not a word
 ENDLESS = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
-SPACE = "▁"  # first letter of a word after a space, in vocabularies that Diptych trains
-# (pattern, replacement): remove the spaces that BERT's splitting puts around each punctuation sign.
+SPACE = "▁"  # begins a token that follows a space, in vocabularies that Diptych trains
+# (pattern, replacement). They remove the spaces that BERT's tokeniser puts around punctuation.
 JOINS = (
-    (r"(?<=\w) ' (?=(?:s|t|re|ve|ll|d|m)\b)", "'"),  # dog ' s
-    (r"(?<=\w) - (?=\w)", "-"),  # t - shirt
-    (r"(?<=\d) ?([.:/]) (?=\d)", r"\1"),  # 7 : 30
+    (r"(?<=\w) ' (?=(?:s|t|re|ve|ll|d|m)\b)", "'"),  # "dog ' s" becomes "dog's"
+    (r"(?<=\w) - (?=\w)", "-"),  # "t - shirt" becomes "t-shirt"
+    (r"(?<=\d) ?([.:/]) (?=\d)", r"\1"),  # "7 : 30" becomes "7:30"
     (r"(?<=\d) ?, (?=\d{3}\b)", ","),
     (r"\"\s+([^\"]*?)\s+\"", r'"\1"'),
     (r" +([.,!?;:%)\]}])", r"\1"),
     (r"([(\[{]) +", r"\1"),
 )
-# Accepted types of the parts of a tokenizer.json: those of BERT and of BPE.
+# {part of a tokenizer.json: its accepted types}. They are the types of BERT and of BPE.
 PARTS = {
     "model": {"WordPiece", "BPE"},
     "normalizer": {"BertNormalizer", "NFKC", "Lowercase"},
@@ -64,10 +64,10 @@ class Tokens:
         ids = tokenizer.get_vocab()
         _check_special(ids, where)
         self._tokenizer = tokenizer
-        # (pattern, replacement) pairs that `decode` applies to a text in this order.
+        # Pairs (pattern, replacement), which `decode` applies to a text in this order.
         self.joins = JOINS if isinstance(tokenizer.decoder, decoders.WordPiece) else ()
         self.kind: Pieces = "bpe" if isinstance(tokenizer.model, BPE) else "wordpiece"
-        # False: encoding loses spaces, and may change letters (NFKC).
+        # False: encoding a text loses spaces, and may change letters (NFKC).
         self.keeps_spaces = isinstance(tokenizer.decoder, decoders.Sequence) or (
             self.kind == "bpe" and "NFKC" not in _types(json.loads(tokenizer.to_str())["normalizer"])
         )
@@ -103,7 +103,8 @@ class Tokens:
         if path.is_dir() or path.suffix == ".json":
             return cls.load(path)
         try:
-            lines = text_of(path).removesuffix("\n").split("\n")  # not `splitlines`: U+2028 may be a token
+            # `splitlines` would also split at U+2028, which may be a token.
+            lines = text_of(path).removesuffix("\n").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"{path} is not a readable vocabulary ({error}); {wanted}") from error
         _check_case(lines, lowercase, path)
@@ -128,7 +129,7 @@ class Tokens:
             return cls(tokenizer, str(path))
         except CheckpointError:
             raise
-        except Exception as error:  # the library raises only `Exception`
+        except Exception as error:  # the library's errors have no class of their own
             raise CheckpointError(f"{path} is not a tokeniser ({error}); copy it again from its source") from error
 
     def save(self, folder: Path) -> None:
@@ -173,7 +174,8 @@ class Tokens:
             text = str(self._tokenizer.decode(shown, skip_special_tokens=False))
             for pattern, replacement in () if split else self.joins:
                 text = re.sub(pattern, replacement, text)
-            return " ".join(filter(None, text.split(" ")))  # a model may predict several spaces in a row
+            # A model may predict several spaces in a row, which are joined.
+            return " ".join(filter(None, text.split(" ")))
         begin, end = (SPACE, "") if self.keeps_spaces else (" ", " ")
         unknown = self.vocabulary.unknown
         pieces = (f"{begin}[UNK]{END}" if n == unknown else str(self._tokenizer.id_to_token(n)) for n in shown)

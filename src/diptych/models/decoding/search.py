@@ -18,15 +18,16 @@ from diptych.models.decoding.options import DecodingOptions
 # Score of a word after [SEP], or of a word that an option forbids. It is finite, as in the authors' code. So scores
 # stay comparable, and a beam in which all words are forbidden still generates a word.
 REFUSED = -10000.0
-ASYNCHRONOUS, EVERY = ("cuda",), 4  # on these devices, the search checks only after every 4th word whether it can end
+# On these devices, the search checks only after every 4th word whether it can end.
+ASYNCHRONOUS, EVERY = ("cuda",), 4
 
 
 @dataclass(frozen=True)
 class Hypothesis:
     """A decoded text with its score."""
 
-    tokens: list[int]  # without the final [SEP]
-    score: float  # log-probability including [SEP], adjusted for length, at temperature 1
+    tokens: list[int]  # token ids of the text, without the final [SEP]
+    score: float  # log-probability of the tokens and [SEP], adjusted for length, at temperature 1
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Frames:
     scores: list[Float[Tensor, "B K"]] = field(default_factory=list)
     parents: list[Int[Tensor, "B K"]] = field(default_factory=list)
     ended: list[Bool[Tensor, "B K"]] = field(default_factory=list)  # True: the beam has ended
-    written: Int[Tensor, "B K U"] | None = None  # words of each beam, if no_repeat_ngram needs them
+    written: Int[Tensor, "B K U"] | None = None  # words of each beam; None if no_repeat_ngram is off
 
     def __len__(self) -> int:
         return len(self.words)
@@ -73,7 +74,8 @@ def search(model: Writer, batch: Batch, options: DecodingOptions) -> Frames:
             _draw(logs, frames, model.vocabulary, options, batch)
         else:
             _choose(logs, frames, model.vocabulary, options)
-        # The check waits for the GPU, so it is not made in every step. Words after the end do not change the result.
+        # On a GPU, the check waits for queued work, so it is not made in every step. Words after the end of a text do
+        # not change the result.
         due = early and len(frames) % (EVERY if scores.device.type in ASYNCHRONOUS else 1) == 0
         if len(frames) == options.max_words or (due and _settled(frames, model.vocabulary.sep, options)):
             return frames
@@ -95,8 +97,8 @@ def _repeats(written: Int[Tensor, "B K U"], run: int, like: Float[Tensor, "B K V
     """Return a mask of the words that would complete an n-gram of `run` words that the beam already contains."""
     if written.shape[-1] < run:
         return torch.zeros_like(like, dtype=torch.bool)
-    runs = written.unfold(-1, run, 1)  # n-grams: (B, K, number, run)
-    begun = written[..., written.shape[-1] - run + 1 :]  # the beginning of the next n-gram
+    runs = written.unfold(-1, run, 1)  # n-grams of each beam: (B, K, number, run)
+    begun = written[..., written.shape[-1] - run + 1 :]  # the last words of a beam, which begin the next n-gram
     same = (runs[..., :-1] == begun[..., None, :]).all(-1)
     return torch.zeros_like(like).scatter_add_(-1, runs[..., -1], same.to(like.dtype)) > 0
 
@@ -130,7 +132,7 @@ def _draw(
     chances = _narrowed(tempered.masked_fill(refused, float("-inf")), options).softmax(-1)
     if seeds is None:
         words = torch.multinomial(chances.flatten(0, 1), 1).view(-1, count)
-    else:  # sampled words do not depend on micro-batches or processes
+    else:  # each sample has its seed, so micro-batches and processes do not change words
         texts = torch.arange(count, device=chances.device)
         words = pick(chances, uniform(seeds[:, None].expand(-1, count), texts, len(frames)))
     scores = logs.gather(-1, words[..., None])[..., 0]
@@ -149,7 +151,7 @@ def _narrowed(logs: Float[Tensor, "B K V"], options: DecodingOptions) -> Float[T
     if options.top_p is not None:
         ordered, order = torch.sort(logs, dim=-1, descending=True, stable=True)
         chances = ordered.softmax(-1)
-        before = chances.cumsum(-1) - chances  # 0 for the most probable word, so it is always kept
+        before = chances.cumsum(-1) - chances  # the sum is 0 for the most probable word, so this word is always kept
         logs = logs.masked_fill(torch.zeros_like(logs).scatter_(-1, order, before) >= options.top_p, float("-inf"))
     return logs
 

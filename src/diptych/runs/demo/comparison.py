@@ -30,9 +30,9 @@ ROW, PREDICTIONS = "row.json", "said.json"
 class Cell:
     """One training run of the comparison, as plain values that can be sent to another process."""
 
-    task: str  # a name in TASKS
-    arm: str  # such as "from scratch"
-    labels: int  # number of labelled scenes
+    task: str  # name of a task, a key of TASKS
+    arm: str  # name of the arm, such as "from scratch"
+    labels: int  # number of labelled scenes that the arm is trained on
     seed: int
     lr: float
     start: str | None  # model folder that training starts from; None: random weights
@@ -40,7 +40,7 @@ class Cell:
     out: str
     settings: tuple[str, ...]  # settings of the recipe, such as "training.batch=32"
     system: str = "unified-vlp"
-    kept: str | None = None  # the model folder is also saved to this path
+    kept: str | None = None  # path to which the model folder is also copied
 
     @property
     def folder(self) -> Path:
@@ -55,7 +55,7 @@ class Cell:
 class ComparisonRow:
     """The result of a cell, with its scores on the test split."""
 
-    task: str  # a name in TASKS
+    task: str  # name of a task, a key of TASKS
     arm: str
     labels: int
     seed: int
@@ -64,7 +64,7 @@ class ComparisonRow:
     best_step: int
     val: float
     test: dict[str, float]
-    calibration: str | None = None  # a note on the calibration of answers
+    calibration: str | None = None  # a sentence on the calibration of the answers
 
 
 def compare(cells: Sequence[Cell], processes: int, done: Callable[[ComparisonRow], object]) -> list[ComparisonRow]:

@@ -49,7 +49,7 @@ from diptych.tasks import find_task
 from diptych.tasks.spec import Predicted
 from diptych.vision.detectors.load import load_detector
 
-# The best of four learning rates on val, with 100 labelled scenes and another seed than the demo's
+# {(task, arm): learning rate}: the best of four on val, with 100 labelled scenes and a seed that the demo does not use
 # (experiments/rates.py). They were chosen for Unified VLP; other systems use them too. Those of "nlvr" were not tuned
 # but copied from "vqa".
 RATES: dict[tuple[str, str], float] = {
@@ -60,11 +60,11 @@ RATES: dict[tuple[str, str], float] = {
     ("nlvr", "from scratch"): 1e-3,
     ("nlvr", "pre-trained"): 1e-3,
 }
-# (steps, learning rate) for training on all labelled scenes, and for all arms of "vqa", with Muon and decay to 0
-# (experiments/LOG.md).
+# {task: (steps, learning rate)} with Muon and decay to 0, for training on all labelled scenes, and for all arms of
+# "vqa" (experiments/LOG.md).
 ALL_LABELS: dict[str, tuple[int, float]] = {"caption": (200, 5e-4), "vqa": (1200, 2e-3), "nlvr": (600, 2e-3)}
 TASKS = tasks_of(DEFAULT)
-DEMO, RESULTS = "demo.json", "results.json"  # files: settings of the demo; results of a system
+DEMO, RESULTS = "demo.json", "results.json"  # files with the settings of the demo, and with the results of a system
 SCRATCH, PRETRAINED = "from scratch", "pre-trained"  # arms that are compared, both with few labels
 ALL = "pre-trained, all labels"
 SHARED_STAGES = ("draw", "train detector", "extract regions")
@@ -79,12 +79,14 @@ class DemoConfig(BaseModel):
     train: PositiveInt = 1000
     val: PositiveInt = 200
     test: PositiveInt = 600
-    labels: PositiveInt = 100  # labelled scenes of the arms, except for "vqa"
-    question_labels: PositiveInt = 500  # with 100, counting scores below the blind baseline
+    labels: PositiveInt = 100  # number of labelled scenes that an arm is trained on, except for "vqa"
+    # Labelled scenes of the arms of "vqa"; with 100, counting scores below the blind baseline.
+    question_labels: PositiveInt = 500
     detector_steps: PositiveInt = 900
     pretrain_steps: PositiveInt = 1200
-    most_steps: PositiveInt = 2000  # maximum for an arm on `labels` scenes; it stops earlier if val does not rise
-    taught: PositiveFloat = 1.0  # factor for the steps of ALL_LABELS
+    # Maximum number of steps of an arm on `labels` scenes; it stops earlier if the score on val does not rise.
+    most_steps: PositiveInt = 2000
+    taught: PositiveFloat = 1.0  # the numbers of steps in ALL_LABELS are multiplied by this
     validate_every: PositiveInt = 50
     patience: PositiveInt = 5
     width: PositiveInt = 128
@@ -106,7 +108,7 @@ class DemoConfig(BaseModel):
 
 def demo(out: Path, config: DemoConfig, console: Console, system: str = DEFAULT) -> dict[str, Any]:
     """Run all stages that are not done yet. Return the contents of the system's `results.json`."""
-    tasks = tasks_of(system)  # raises for an unknown system before any image is drawn
+    tasks = tasks_of(system)  # raises an error for an unknown system before any image is drawn
     times = Times(out / "stages.json", console)
     store = extract_world(out, config, times)
     home = home_of(out, system)
@@ -150,7 +152,7 @@ def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
     with times.stage("train detector"):
         in_process(_train_detector, DetectorRecipe.of(config.detector_steps, config.seed), out / "detector")
     with times.stage("extract regions"):
-        records = read(out / "world")  # read like any other data set, from files in public formats
+        records = read(out / "world")  # the drawn world is read like any other data set, from files in public formats
         extract_regions(records, load_detector(out / "detector" / DETECTOR), out / "store", times.console)
     return Store(out / "store")
 

@@ -29,8 +29,8 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig, FasterRCNNDetection, Layer
 from diptych.vision.detectors.selection import STORYBOOK, Selection
 
-# Prefixes of the parameters that Muon trains: the feature layer and all convolutions but the last ones (1 and 4
-# channels).
+# Prefixes of the parameters that Muon trains: the feature layer, and all convolutions except the last ones, which have
+# 1 and 4 channels.
 MUON_PARAMETERS = ("fine", "stem", "quarter", "eighth", "sixteenth", "down_to_", "mix_", "look_", "describe_region.3")
 POSES = tuple(sorted({pose for kind in KINDS.values() for pose in kind.poses}))
 SCENE = {"place": PLACES, "time": ("day", "night"), "weather": ("clear", "rain", "snow")}
@@ -50,9 +50,9 @@ class DetectorRecipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    seed: int = 0  # seed of the drawn world
+    seed: int = 0  # seed from which scenes are drawn
     split: str = "train"
-    first: PositiveInt = 1_000_000  # index of the first scene; the demo's splits have lower ones
+    first: PositiveInt = 1_000_000  # index of the first scene; scenes of the demo's splits have lower indices
     optimizer: OptimizerConfig = OptimizerConfig(
         kind="muon",
         muon_params=MUON_PARAMETERS,
@@ -69,7 +69,7 @@ class DetectorRecipe(BaseModel):
         ema=0.99,
         checkpoint_every=250,
         log_every=25,
-        loading_threads=0,  # on two cores, a drawing thread slows a step from 100 to 155 ms
+        loading_threads=0,  # a thread that draws scenes slows a step on two cores from 100 to 155 ms
     )
 
     @classmethod
@@ -128,14 +128,17 @@ class FasterRCNNRecipe(DetectorRecipe):
 
     architecture: str = "resnet18_fpn"
     layer: Layer = "fc7"
-    shorter: PositiveInt = 160  # shorter side of resized images; larger is slower, but better on small objects
+    # Shorter side of the resized images; a larger one is slower, but small objects are detected better.
+    shorter: PositiveInt = 160
     optimizer: OptimizerConfig = OptimizerConfig(
         lr=5e-4, weight_decay=1e-2, clip=10, schedule="cosine", warmup_steps=20
     )
     training: TrainingConfig = TrainingConfig(steps=300, batch=6, ema=0.98, checkpoint_every=50, log_every=10)
 
-    proposals: PositiveInt = 200  # proposals per image in training; with torchvision's 2,000 it takes 4x as long
-    regions: PositiveInt = 64  # proposals per image for the box head; torchvision's 512 are for 80 classes
+    # Number of proposals per image in training; with torchvision's 2,000, a step takes 4 times as long.
+    proposals: PositiveInt = 200
+    # Number of proposals per image for the box head; torchvision's 512 are for COCO's 80 classes.
+    regions: PositiveInt = 64
 
     def network(self) -> tuple[nn.Module, Updates]:
         built = self._shape.build()

@@ -11,9 +11,9 @@ from diptych.runs.reports.report import ReportFinding, ReportRow
 from diptych.runtime.errors import counted
 from diptych.tasks.baselines import BlindAnswers
 
-MOST = 8  # maximum number of rows of a finding
-ENOUGH = 5  # minimum number of images in each group of a comparison
-OVERLAP = 0.5  # a region with at least this IoU counts as the object
+MOST = 8  # a finding lists at most this many rows
+ENOUGH = 5  # a comparison needs at least this many images in each of its groups
+OVERLAP = 0.5  # a region shows an object if their IoU is at least this
 
 
 def find(

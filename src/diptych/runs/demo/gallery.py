@@ -11,7 +11,7 @@ from diptych.metrics.vqa import answer_accuracy, normalise_answer
 from diptych.runs.reports.report import Answered, Box, ShownPicture, Word
 from diptych.storybook.kinds import names_of_kinds
 
-Kinds = Mapping[str, str]  # lower-case word -> kind of object that it names
+Kinds = Mapping[str, str]  # {lower-case word: kind of object that the word names}
 
 Item = TypeVar("Item")
 

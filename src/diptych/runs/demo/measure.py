@@ -15,7 +15,7 @@ class MeasuredScores:
 
     records: tuple[Record, ...]
     training: tuple[Record, ...]
-    predictions: Mapping[str, Mapping[str, Predicted]]  # task -> arm -> predictions
+    predictions: Mapping[str, Mapping[str, Predicted]]  # {task: {arm: predictions}}
     scores: Mapping[str, Mapping[str, Scores]]
     gains: Mapping[str, Score]
 

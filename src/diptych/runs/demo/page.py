@@ -15,7 +15,7 @@ from diptych.tasks.scores import Score, Scores
 from diptych.tasks.vqa import answered_questions
 
 TITLE = "Diptych: a drawn world, learnt"
-PICTURES = 12  # number of images in the gallery
+PICTURES = 12  # the gallery shows this many images
 
 
 def demo_report(
@@ -124,7 +124,7 @@ def gain_of(arms: Sequence[str], gain: Score) -> str:
 def _charts(runs: Mapping[str, Mapping[str, Path]]) -> list[Chart]:
     charts = []
     for task, folders in runs.items():
-        spec = TASKS.get(task)  # None for the detector's run, which has no task
+        spec = TASKS.get(task)  # None for the detector's run, which trains no task
         name = "Detector" if spec is None else spec.title
         charts.append(chart(f"{name}: training loss", folders, "loss"))
         if spec is not None:

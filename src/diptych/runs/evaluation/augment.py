@@ -30,10 +30,10 @@ from diptych.tasks.caption import CAPTION, Captioning
 from diptych.training.ranks import seed_part
 from diptych.vision.detectors.weights import DETECTOR as DESCRIBED
 
-FILE = "augmented.json"  # file in the new store with the settings and counts
-BATCH = 50  # images per batch; another value would change the sampled captions
-SHARD = 1000  # images per shard
-SPARE = 2  # twice as many captions as needed are generated, because some are duplicates
+FILE = "augmented.json"  # file in the new store with the settings, and with the numbers of captions
+BATCH = 50  # number of images per batch; another number would change the sampled captions
+SHARD = 1000  # number of images per shard of the new store
+SPARE = 2  # captions are generated this many times as often as needed, because some are duplicates
 
 
 @dataclass
@@ -43,12 +43,12 @@ class Tally:
     pictures: int = 0
     wanted: int = 0
     kept: int = 0
-    said_before: int = 0  # left out: equal to a human caption of the image
-    repeated: int = 0  # left out: equal to another generated caption of the image
+    said_before: int = 0  # captions left out because they equal a human caption of the image
+    repeated: int = 0  # captions left out because they equal another generated caption of the image
     without_words: int = 0
-    going_round: int = 0  # left out: a sequence of three words occurs twice
-    without_regions: int = 0  # images without regions; they get no captions
-    fewer: int = 0  # number of images that got fewer new captions than requested
+    going_round: int = 0  # captions left out because they contain a sequence of three words twice
+    without_regions: int = 0  # images that get no captions because they have no regions
+    fewer: int = 0  # images that got fewer new captions than requested
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
@@ -68,8 +68,8 @@ class Tally:
 class Augmentation:
     """Settings of an augmentation, saved in the new store. It can only be resumed with the same settings."""
 
-    by: str  # the model: its system and a digest of its weights
-    captions: int  # number of new captions per image
+    by: str  # model that generated the captions: its system and a digest of its weights
+    captions: int  # number of new captions per image that are requested
     split: str
     seed: int
     decoding: dict[str, Any] = field(default_factory=dict)

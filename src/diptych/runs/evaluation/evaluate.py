@@ -53,7 +53,7 @@ def score_model(
         ranked, scores = retrieve(model, store, split, extent, pairs, console)
         return ranked, replace(scores, trained_on=leakage(model.seen, store, store.split(split)))
     predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
-    spec = find_task(answered.name)  # a pre-trained model is scored as a captioner
+    spec = find_task(answered.name)  # for a pre-trained model, the task is captioning
     tell(console, f"scoring {counted(predictions, spec.scoring.noun)}, with intervals and baselines")
     predicted = spec.by_key(predictions)
     baselines = _baselines(spec.scoring, model, store, split, records)
@@ -108,7 +108,7 @@ def check_scored(
         raise RecipeError(
             "--direction, --queries, --shortlist, --folds and --pairs need a model with a head 'match'; leave them out"
         )
-    if decoding is None and ranks:  # also a pre-trained model that scores pairs
+    if decoding is None and ranks:  # a pre-trained model that scores pairs is ranked too
         return spec, True
     check_decoding(model, model.task(task), decoding)
     return spec, ranks
@@ -130,7 +130,7 @@ def _baselines(
         return None
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
     scored = splits_in(split)
-    if scoring.baseline_regions:  # baselines that use boxes need records with regions
+    if scoring.baseline_regions:  # some baselines use boxes, so they need records with regions
         numbers = [number for number in store.split(trained_on) if store.split_names[number] not in scored]
         return scoring.baselines(records, [store.record(number) for number in numbers[: scoring.baseline_regions]])
     return scoring.baselines(records, [record for record in iterate(store, trained_on) if record.split not in scored])
@@ -219,7 +219,8 @@ def _caption_file(
 
 def _answer_file(path: Path, questions: Path, annotations: Path, allow_missing: bool) -> Scores:
     wanted = Wanted()
-    records = vqa2.read(wanted, Source(questions), Source(annotations), name=str)  # names of images are not needed
+    # The images are not opened, so their names do not matter.
+    records = vqa2.read(wanted, Source(questions), Source(annotations), name=str)
     keys = [question.key for record in records for question in record.questions]
     results = read_answer_results(path, keys, allow_missing=allow_missing)
     covered = [

@@ -26,7 +26,8 @@ from diptych.tasks.scores import Scores
 from diptych.tasks.shortlist import MOST, Shortlister
 from diptych.tasks.two_towers import choose
 
-EXACT_BESIDE_SHORTLIST = 100  # with a shortlist, 100 queries per direction are also ranked exactly, to measure its loss
+# With a shortlist, this many queries per direction are also ranked exactly, to measure what the shortlist loses.
+EXACT_BESIDE_SHORTLIST = 100
 Asks = Literal["both", "captions", "pictures"]
 
 
@@ -35,12 +36,13 @@ class Extent:
     """The selection of a gallery's pairs that are scored. By default, all pairs are scored."""
 
     queries: int | None = None  # random sample of this many image queries and caption queries; None: all
-    shortlist: int | None = None  # number of candidates per query that a shortlist keeps; None: no shortlist
+    shortlist: int | None = None  # a shortlist keeps this many candidates per query; None: no shortlist
     seed: int = 0
-    batch: int = 64  # pairs per batch
+    batch: int = 64  # number of pairs per batch
     by: ModelFolder | None = None  # two-tower model that makes the shortlist; None: `Shortlister`
-    folds: int = 1  # split the images into this many separate galleries, in order
-    asks: Asks = "both"  # captions: only image queries; pictures: only caption queries
+    folds: int = 1  # the images are split in order into this many galleries, each searched separately
+    # captions: images are the queries, and captions are ranked. pictures: the reverse. both: both directions.
+    asks: Asks = "both"
 
     def __post_init__(self) -> None:
         """Raise RecipeError if fields contradict each other."""

@@ -30,7 +30,7 @@ from diptych.runtime.errors import DataError, RecipeError, counted, nearest
 from diptych.runtime.files import write_atomically
 from diptych.tasks.vcr import Vcr
 
-CHOICES = 4  # VCR has four answers and four rationales per question
+CHOICES = 4  # each question of VCR has four answers and four rationales
 _GROUPS = ("answer", *(f"rationale_conditioned_on_a{number}" for number in range(CHOICES)))
 VCR_COLUMNS = ("annot_id", *(f"{group}_{number}" for group in _GROUPS for number in range(CHOICES)))
 _QUESTION_ID = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -152,7 +152,7 @@ def _number(key: str) -> int:
 
 def _vcr(predictions: Sequence[Mapping[str, Any]]) -> str:
     scores: dict[str, dict[str, list[float]]] = {}
-    for prediction in predictions:  # the candidates of a group are in order
+    for prediction in predictions:  # the predictions for a question's candidates are in the order of the candidates
         question, _, group = prediction["group"].rpartition("/")
         scores.setdefault(question, {}).setdefault(group, []).append(prediction["score"])
     text = io.StringIO()
@@ -166,5 +166,5 @@ def _vcr(predictions: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-# Format -> (task, function that formats its predictions).
+# {format: (task, function that formats the task's predictions)}.
 FORMS: dict[str, tuple[str, Written]] = {"coco": ("caption", _coco), "vqa": ("vqa", _vqa), "vcr": ("vcr", _vcr)}

@@ -10,8 +10,8 @@ from diptych.training.log import METRICS, read_lines
 
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34  # margins in SVG units, for axis labels
-DOTS = 60  # maximum number of points of a curve that show their value on hover
-STEPS = (1, 2, 2.5, 5, 10)  # possible distances between axis ticks, times a power of 10
+DOTS = 60  # on hover, a curve shows the values of at most this many points
+STEPS = (1, 2, 2.5, 5, 10)  # distances that axis ticks may have, times a power of 10
 LOSS = "loss"
 COURSE = {"lr": "learning rate", "gradient_norm": "gradient norm", "samples_per_second": "samples a second"}
 Point = tuple[float, float]  # (step, value)
@@ -21,9 +21,10 @@ Point = tuple[float, float]  # (step, value)
 class Logged:
     """The log of a run: curves of losses, validation scores, learning rates and speed."""
 
-    losses: dict[str, list[Point]] = field(default_factory=dict)  # by objective; `loss` is the weighted sum
-    scores: dict[str, list[Point]] = field(default_factory=dict)  # by score, such as CIDEr
-    course: dict[str, list[Point]] = field(default_factory=dict)  # rates and speed, by the names in COURSE
+    losses: dict[str, list[Point]] = field(default_factory=dict)  # {objective: its losses}; `loss` is the weighted sum
+    scores: dict[str, list[Point]] = field(default_factory=dict)  # {score, such as CIDEr: its values}
+    # {name in COURSE, such as the learning rate: its values}.
+    course: dict[str, list[Point]] = field(default_factory=dict)
 
 
 def read_log(run: Path) -> Logged:
@@ -64,11 +65,11 @@ class Tick:
 @dataclass(frozen=True)
 class ChartLine:
     name: str
-    points: str  # attribute `points` of an SVG polyline
+    points: str  # value of the attribute `points` of an SVG polyline
     last: tuple[float, float]
-    value: str  # its last value, as a label
-    few: bool  # True: it has few points, which are drawn as dots
-    dots: tuple[tuple[float, float, str], ...]  # (x, y, text that is shown on hover)
+    value: str  # last value of the curve, as a label
+    few: bool  # True: the curve has few points, so they are drawn as dots
+    dots: tuple[tuple[float, float, str], ...]  # (x, y, text that appears on hover)
 
 
 @dataclass(frozen=True)

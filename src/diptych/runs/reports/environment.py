@@ -4,7 +4,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-# Unicode marks of text direction, and control characters that XML and HTML forbid.
+# Unicode marks that change the direction of text, and control characters that XML and HTML forbid.
 TURNING = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(9), *range(14, 32), *range(0x7F, 0xA0)])
 
 

@@ -28,11 +28,11 @@ from diptych.tasks.scores import Score
 from diptych.vision.pictures import open_picture
 
 FILE = "report.html"
-LARGEST = 480  # images are scaled down to this longer side
-QUALITY = 88  # JPEG quality
-# HTML comments around the links between pages. Other text is escaped, so it cannot contain them.
+LARGEST = 480  # an image is scaled down until its longer side has this many pixels
+QUALITY = 88  # quality of the JPEG images, up to 100
+# HTML comments around the links between pages. Other text is escaped, so it cannot contain such comments.
 BEFORE_LINKS, AFTER_LINKS = "<!--pages-->", "<!--/pages-->"
-COLOURS = 6  # number of colours in the style sheet
+COLOURS = 6  # number of colours of curves that the style sheet defines
 
 
 def write_report(folder: Path, report: Report) -> Path:

@@ -13,9 +13,9 @@ Fractions = tuple[float, float, float, float]  # (x1, y1, x2, y2) of a box, from
 class Arm:
     """One configuration of a comparison, with its scores."""
 
-    name: str  # such as "from scratch"
+    name: str  # name of the arm, such as "from scratch"
     scores: Scores
-    note: str = ""  # how it was trained, such as its learning rate and steps
+    note: str = ""  # how the arm was trained, such as its learning rate and steps
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Answered:
     question: str
     kind: str
     given: str
-    wanted: str  # the most frequent human answer
+    wanted: str  # the most frequent answer of the annotators
     accuracy: float  # VQA accuracy, 0 to 1
 
     @property
@@ -117,7 +117,7 @@ class ReportFinding:
 class TimedStage:
     name: str
     seconds: float
-    memory_mib: float | None = None  # peak memory, summed over all processes
+    memory_mib: float | None = None  # peak memory in MiB, summed over all processes
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from diptych.runtime.configs import derive
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError
 
-WORDS, REGIONS = 0, 1  # segments
+WORDS, REGIONS = 0, 1  # segment ids
 
 
 class ImageBertConfig(TextConfig):
@@ -54,7 +54,7 @@ class ImageBertConfig(TextConfig):
 
     structural: ClassVar = frozenset({"region_norm"})
     segments: ClassVar = 2  # one for words and one for regions, as BERT has two
-    reserved: ClassVar = 2  # [CLS], and the shared position of the regions
+    reserved: ClassVar = 2  # number of positions for [CLS] and for all regions, which share one
 
     def fitted(self, whole: bool) -> ImageBertConfig:
         return derive(self, whole_region=whole_region(self.whole_region, whole))
@@ -80,7 +80,8 @@ class ImageBert(SystemModel):
         self.text = TextEmbedding(config, config.segments)
         self.regions = LocatedRegionEmbedding(config)
         self.encoder = Transformer(LayerSizes.of(config), config.layers)
-        sizes = HeadSizes.of(config, class_layers=1)  # "we add a fully-connected layer" (section 4.3, Task 2)
+        # "we add a fully-connected layer" (section 4.3, Task 2), so there is one.
+        sizes = HeadSizes.of(config, class_layers=1)
         self.heads = make_heads(heads, sizes, self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)
@@ -171,7 +172,7 @@ class LocatedRegionEmbedding(nn.Module):
         embedded, boxes = self.feature(features), geometry(batch, "paper", "paper")
         if hasattr(self, "whole"):
             embedded = torch.cat([embedded, self.whole(self._whole(batch))[:, None]], 1)
-            # The box of the whole image: its corners and its share of the area.
+            # The whole image as a box: its corners and its share of the area.
             all_of_it = to_device([0.0, 0.0, 1.0, 1.0, 1.0], boxes.device)
             boxes = torch.cat([boxes, all_of_it.expand(len(batch), 1, 5)], 1)
         places = self.place(boxes)

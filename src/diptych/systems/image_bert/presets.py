@@ -29,11 +29,11 @@ PRETRAIN = preset(
     system="image-bert",
     task="pretrain",
     model=ImageBertConfig.base(),
-    init="paper: BERT base",  # section 5.1
+    init="paper: BERT base",  # as in section 5.1
     objectives=ImageBertObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
     training=TrainingConfig(steps=1_417_000, batch=48, validate_every=5000, average_best=0),
-    data=DataConfig(max_words=42),  # 144 positions - 100 regions - 2 special tokens
+    data=DataConfig(max_words=42),  # 144 positions, less 100 regions and 2 special tokens
 )
 RETRIEVAL = PRETRAIN.but(
     "image-bert/retrieval",
@@ -77,7 +77,7 @@ CC_SBU = PRETRAIN.but(
     objectives={"region_features": 0.0},
 )
 
-# Half of the pairs are mismatched. The matching loss begins to fall only at about step 1,400, when words attend to
+# Half of the pairs are mismatched. The matching loss begins to fall only after about 1,400 steps, when words attend to
 # their regions.
 SMALL = preset(
     "image-bert/small/pretrain",

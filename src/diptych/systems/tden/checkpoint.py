@@ -18,7 +18,7 @@ from diptych.systems import bert
 from diptych.systems.tden.model import Tden, TdenResolvedConfig
 
 WORDS = "token_embed.embeddings.weight"
-# Name in the file -> our name, both without the ending .weight or .bias.
+# {name in the file: our name}, both without the ending .weight or .bias.
 NAMES = {
     "token_embed.embeddings": "text.words",
     "token_embed.embeddings_pos.position_embeddings": "text.positions",
@@ -27,7 +27,7 @@ NAMES = {
     "visual_embed.embeddings": "regions.feature",
     "visual_embed.embeddings_pos": "regions.box",
     "visual_embed.embeddings_norm": "regions.norm",
-    "predictor": "heads.word",  # only a bias
+    "predictor": "heads.word",  # has only a bias; the matrix is the word embedding
     "predictor.transform.dense": "heads.word.dense",
     "predictor.transform.LayerNorm": "heads.word.norm",
     "predictor.decoder": "heads.word.words",
@@ -75,7 +75,8 @@ TABLE = (
     | layer_table("decoder.g_layers", "decoder", DECODER_LAYER, DECODER_ATTENTIONS)
     | {f"{pool}.{there}": f"{POOLS[pool]}.{here}" for pool in POOLS for there, here in IN_POOL.items()}
 )
-READ, CHOICE = "heads.answer.read.", "heads.choice."  # in VCR models, READ is renamed CHOICE: one score per choice
+# In VCR models, READ becomes CHOICE, which gives one score per choice.
+READ, CHOICE = "heads.answer.read.", "heads.choice."
 BIAS, BIAS_AGAIN = "predictor.bias", "predictor.decoder.bias"  # the file stores this parameter under two names
 
 

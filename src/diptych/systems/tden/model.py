@@ -57,7 +57,7 @@ from diptych.systems.tden.layers import (
 )
 
 Structure = Literal["decoupled", "two-stream", "single-stream"]
-READ, WRITTEN = 0, 1  # segments
+READ, WRITTEN = 0, 1  # segment ids of the text that is read, and of the target that the decoder generates
 
 
 class TdenConfig(TextConfig):
@@ -99,7 +99,7 @@ class TdenConfig(TextConfig):
         {"structure", "decoder_memory", "cross_ffn", "vqa_fusion", "similarity", "tied_words"}
     )
 
-    reserved: ClassVar = 1  # [CLS]
+    reserved: ClassVar = 1  # number of positions for [CLS]
 
     @model_validator(mode="after")
     def _fits(self) -> TdenConfig:
@@ -194,7 +194,8 @@ class Tden(DecoderModel):
                 raise RecipeError("cross_layers=0: no layer reads a question together with the image; set it above 0")
             return OneAnswer(sizes, 3 if config.decoder_layers else 2, answers)
 
-        def choice() -> nn.Module:  # VCR: scores a response; official: reads only the encoder
+        # For VCR, the head scores a response. With vqa_fusion=official, it reads only the encoder.
+        def choice() -> nn.Module:
             return ReadAnswer(sizes, config.cross_layers, 1) if config.vqa_fusion == "official" else one(1)
 
         own: dict[str, Callable[[], nn.Module]] = {"choice": choice, "match": lambda: PairHead(sizes)}
@@ -301,7 +302,7 @@ class Tden(DecoderModel):
         requested = requested_mask(batch, self.heads, count + 1 + batch.text.shape[1], blocks, special)
         writes = batch.target is not None or self._reads_twice
         if requested is not None and writes and self.config.decoder_memory == "official":
-            requested[:, :count] = True  # the decoder reads the joint states of all regions
+            requested[:, :count] = True  # the decoder attends to the joint states of all regions, so all are computed
         return requested
 
     def _join(self, objects: Stream, sentence: Stream, requested: Bool[Tensor, "B L"] | None) -> tuple[Stream, Stream]:

@@ -21,7 +21,7 @@ from diptych.objectives import (
 )
 from diptych.objectives.settings import SCHEMES, Objectives
 
-OVERLAP = 0.4  # IoU above which regions overlap (func_pretrain.py:44)
+OVERLAP = 0.4  # regions overlap if their IoU is above this (func_pretrain.py:44)
 
 
 class TdenObjectives(Objectives):

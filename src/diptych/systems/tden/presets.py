@@ -30,7 +30,8 @@ from diptych.tasks.vcr import VcrObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
-MATCHING = TdenObjectives(words=False, regions=False, writing=False, two_pass=None)  # only image-text matching
+# Objectives with image-text matching only.
+MATCHING = TdenObjectives(words=False, regions=False, writing=False, two_pass=None)
 
 # Recipes with the paper's sizes and hyperparameters.
 PRETRAIN = preset(
@@ -42,7 +43,7 @@ PRETRAIN = preset(
     init="paper: BERT base",
     objectives=TdenObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
-    # The authors split this batch over 16 GPUs.
+    # The authors divide this batch among 16 GPUs.
     training=TrainingConfig(steps=32_000, batch=1024, micro_batch=64, validate_every=5000, average_best=0),
     decoding=DecodingOptions(beams=2),
     data=DataConfig(split_words=True),
@@ -84,7 +85,7 @@ VCR = PRETRAIN.but(
     objectives=VcrObjectives(),
     optimizer={"lr": 2e-5, "warmup_share": 0.05, "schedule": "step", "milestones": (26_600, 53_200), "gamma": 0.1},
     training={"steps": 133_000, "batch": 64},
-    data={"max_words": 63},  # 66 in the code, which include [CLS] and two [SEP]
+    data={"max_words": 63},  # the code has 66, including [CLS] and two [SEP]
 )
 
 # Recipes with the settings of the re-release (docs/fidelity.md). Its pre-training makes two passes per batch, and each

@@ -75,7 +75,7 @@ class UnifiedVLPConfig(ModelConfig):
     hidden_regions: Source = "paper"
     """paper: a hidden region keeps its box; official: it keeps only its segment."""
 
-    regions_fixed: ClassVar = True  # so that the text always begins at position max_regions + 2
+    regions_fixed: ClassVar = True  # the text begins at position max_regions + 2, so this setting cannot change
     structural: ClassVar = frozenset({"region_embedding", "box_norm", "geometry", "class_input"})
 
     @model_validator(mode="after")
@@ -126,7 +126,8 @@ class UnifiedVLP(SystemModel):
         self.heads = make_heads(heads, HeadSizes.of(config), self.text.words)
         for module in self.modules():
             as_bert(module, config.init_std)
-        # Created after `as_bert`, because the authors keep torch's initial weights for the region layers.
+        # The layers are created after `as_bert`, because in the authors' code the region layers keep torch's initial
+        # weights.
         self.regions = RegionEmbedding(
             width=config.width,
             feature_size=config.feature_size,
@@ -254,7 +255,8 @@ class UnifiedVLP(SystemModel):
         refuse_more_words(words.shape[1] + (0 if isinstance(start, list) else start), self.config.max_text)
         first = self.config.max_regions + 2
         places = torch.arange(words.shape[1], device=words.device)
-        if isinstance(start, list):  # the padding after a fragment may exceed the last position
+        # The positions of padding after a fragment may exceed the last position, so they are clamped.
+        if isinstance(start, list):
             own = to_device(start, words.device)[:, None]
             positions = first + (own + places).clamp(max=self.config.max_text - 1)
         else:

@@ -26,8 +26,9 @@ PRETRAIN = preset(
     "The paper's pre-training from UniLM on Conceptual Captions; lambda, the share of seq2seq, is 0.75.",
     system="unified-vlp",
     task="pretrain",
-    model=UnifiedVLPConfig.base(fc7=True, norm_eps=1e-12),  # "the same as BERT-base"; fc7 is fine-tuned
-    init="paper: UniLM",  # "the weights in our BERT model are initialized from UniLM" (Implementation details)
+    # The paper: "the same as BERT-base"; the detector's layer fc7 is fine-tuned.
+    model=UnifiedVLPConfig.base(fc7=True, norm_eps=1e-12),
+    init="paper: UniLM",  # as in "Implementation details": "the weights in our BERT model are initialized from UniLM"
     objectives=UnifiedVLPObjectives(),
     # BERT's optimizer, as in the paper. Gradients are clipped for each tensor separately, as in the code.
     optimizer=OptimizerConfig(
@@ -71,7 +72,7 @@ OFFICIAL = PRETRAIN.but(
     "unified-vlp/official/pretrain",
     "Pre-training as in the released code: at most 3 masks, a third of the paper's learning rate.",
     model=UnifiedVLPConfig.base(region_embedding="official", box_norm="official", geometry="official"),
-    objectives={"most": 3},  # --max_pred
+    objectives={"most": 3},  # as with the option --max_pred of the code
     optimizer={"lr": 1e-4},
 )
 OFFICIAL_CAPTION = OFFICIAL.but(

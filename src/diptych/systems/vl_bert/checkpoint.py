@@ -22,7 +22,7 @@ from diptych.systems.vl_bert.network import Network, begin_from_resnet, of_torch
 from diptych.vision.detectors.weights import read_detector, read_detector_weights
 
 WORDS = "vlbert.word_embeddings.weight"
-# Name in the file -> our name, both without the ending .weight or .bias.
+# {name in the file: our name}, both without the ending .weight or .bias.
 NAMES = {
     "vlbert.word_embeddings": "text.words",
     "vlbert.position_embeddings": "text.positions",
@@ -35,12 +35,12 @@ NAMES = {
     "object_mask_word_embedding": "hidden",
     "aux_text_visual_embedding": "alone",
     "image_feature_extractor.obj_downsample.1": "regions.out",
-    "vlbert.mlm_head.predictions": "heads.word",  # only a bias
+    "vlbert.mlm_head.predictions": "heads.word",  # has only a bias; the matrix is the word embedding
     "vlbert.mlm_head.predictions.transform.dense": "heads.word.dense",
     "vlbert.mlm_head.predictions.transform.LayerNorm": "heads.word.norm",
     "vlbert.mvrc_head.transform.dense": "heads.region_class.0",
     "vlbert.mvrc_head.region_cls_pred": "heads.region_class.2",
-    "vlbert.relationsip_head.caption_image_relationship": "heads.match.out",  # (sic) in the files
+    "vlbert.relationsip_head.caption_image_relationship": "heads.match.out",  # (sic): the files spell it this way
 }
 LAYERS = layer_table("vlbert.encoder.layer", "encoder.layers", bert.IN_LAYER, bert.SELF_ATTENTION)
 # Heads of fine-tuned models. The pooler is stored as a part of the head that uses it.
@@ -57,13 +57,13 @@ VCR = {
 }
 REFCOCO = {"final_mlp.0.dense": "heads.region_score.dense", "final_mlp.2": "heads.region_score.out"}
 PRETRAINED = {"vlbert.pooler.dense": "heads.match.pool.0"}
-HEADS = {  # tensor name that identifies the task -> heads; the first match counts
+HEADS = {  # {tensor name that identifies the task: names of its heads}; the first name in the file counts
     "final_mlp.0.LayerNorm.weight": VQA,
     "final_mlp.1.weight": VCR,
     "final_mlp.0.dense.weight": REFCOCO,
     "vlbert.relationsip_head.caption_image_relationship.weight": PRETRAINED,
 }
-HIDDEN_LOOK = "object_mask_visual_embedding.weight"  # shape (1, F) in the file, (F,) in our model
+HIDDEN_LOOK = "object_mask_visual_embedding.weight"  # shape (1, F) in the file, (F,) in Diptych's model
 NETWORK = {
     "image_feature_extractor.backbone.": "regions.network.backbone.",
     "image_feature_extractor.roi_head_feature_extractor.": "regions.network.head.",
@@ -73,7 +73,7 @@ UNUSED = {
     "vlbert.pooler.": "a pooler that no head of this task reads",
     "image_feature_extractor.head.0.": "a copy of the network's last stage",
 }
-DEPTHS: dict[int, Network] = {6: "resnet50", 23: "resnet101", 36: "resnet152"}  # number of blocks in stage 3 -> network
+DEPTHS: dict[int, Network] = {6: "resnet50", 23: "resnet101", 36: "resnet152"}  # {number of blocks in stage 3: network}
 
 
 def import_vl_bert(
@@ -164,7 +164,7 @@ def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:
     if "regions.hidden" in ours:
         feature = len(ours["regions.hidden"])
     if read is not None and feature is None:
-        # The layer's input is the coordinates, followed by the feature. In the code both have the same size.
+        # The layer reads the coordinates, followed by the feature. In the code, both parts have the same size.
         feature = read.shape[1] // 2
     official = ("geometry", "visual_norm_init", "hidden_regions", "end_visual")
     return {

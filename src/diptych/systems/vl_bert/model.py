@@ -44,9 +44,9 @@ from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError
 from diptych.systems.vl_bert.network import CELLS, FastRCNN, Network, Stride
 
-REGIONS = 2  # segment id of regions, C above
-SCALE, LONGEST = 100, 1000  # factor of coordinates; longest wavelength of their sines
-TOGETHER = 64  # positions for text and regions together, with region_budget=official
+REGIONS = 2  # segment id of regions; the paper calls it C
+SCALE, LONGEST = 100, 1000  # coordinates are multiplied by SCALE; the longest sine wave has the wavelength LONGEST
+TOGETHER = 64  # text and regions share this many positions if region_budget=official
 
 
 class VLBertConfig(TextConfig):
@@ -84,7 +84,7 @@ class VLBertConfig(TextConfig):
 
     structural: ClassVar = frozenset({"geometry", "hidden_regions", "end_visual"})
     of_the_run: ClassVar = frozenset({"region_budget"})
-    reserved: ClassVar = 3  # [CLS], the shared position of regions, [END]
+    reserved: ClassVar = 3  # number of positions for [CLS], for all regions, which share one, and for [END]
 
     def fitted(self, whole: bool) -> VLBertConfig:
         return self if whole else derive(self, whole="mean")
@@ -172,11 +172,11 @@ class VLBert(SystemModel):
         batch = replace(batch, regions_present=batch.regions_present & self._within_budget(batch))
         features = self.regions.features(batch)
         visual = self.regions(batch, features, visible)
-        # [CLS] and words: (B, 1 + T)
+        # The part of the text: [CLS] and words, (B, 1 + T).
         cls = batch.text.new_full((batch.text.shape[0], 1), self.config.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
         text_present = torch.cat([pictured[:, None], batch.text_present], 1)
-        # r0, regions and [END]: (B, 2 + R)
+        # The part of the image: r0 (the whole image), regions and [END], (B, 2 + R).
         present = torch.cat([pictured[:, None], batch.regions_present, torch.ones_like(pictured)[:, None]], 1)
         # Regions come first, as in the attention mask. All positions attend to all, so the order does not matter.
         x = torch.cat([self._regions(batch, visual, pictured), self._words(batch, words, visual, pictured)], 1)
@@ -262,7 +262,7 @@ class VLBert(SystemModel):
         if self.config.region_budget == "paper":
             return torch.ones_like(batch.regions_present)
         words = [
-            count if regions else -2  # a text without regions has all positions
+            count if regions else -2  # in a sample without regions, the text has all positions
             for count, regions in zip(batch.counted_words(), batch.counted_regions(), strict=True)
         ]
         if max(words) > TOGETHER // 2:
@@ -328,7 +328,8 @@ class VisualFeatures(nn.Module):
                 key=batch.keys[int(pictured.long().argmax())],
             )
         sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
-        whole = (sizes - 1) * to_device([0.0, 0.0, 1.0, 1.0], sizes.device)  # the last pixel is size - 1
+        # Boxes include their last pixel, which is at size - 1.
+        whole = (sizes - 1) * to_device([0.0, 0.0, 1.0, 1.0], sizes.device)
         visual: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._masks(batch))
         return visual
 
@@ -366,7 +367,8 @@ class VisualFeatures(nn.Module):
             return SCALE * torch.cat([whole, batch.boxes], 1)
         pixels = batch.sizes if batch.pixel_sizes is None else batch.pixel_sizes
         sizes = pixels.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
-        whole = whole - to_device([0.0, 0.0, 1.0, 1.0], sizes.device) / sizes  # the last pixel is size - 1
+        # Boxes include their last pixel, which is at size - 1.
+        whole = whole - to_device([0.0, 0.0, 1.0, 1.0], sizes.device) / sizes
         boxes = torch.cat([whole, batch.boxes], 1)
         low, high = boxes[..., :2], boxes[..., 2:]
         return SCALE * torch.cat([(low + high) / 2, high - low], -1)

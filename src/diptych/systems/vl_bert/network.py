@@ -24,9 +24,9 @@ from diptych.runtime.weight_files import Tensors
 
 Network = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 Stride = Literal["1x1", "3x3"]
-STRIDE = 16  # stride of the maps after stage 3, in pixels
-CELLS = 14  # cells per region and axis, as in VL-BERT
-FIRST, LAST = "conv1.weight", "layer4.0.conv1.weight"  # tensor names by which a ResNet is recognised in a file
+STRIDE = 16  # distance between cells of the feature maps after stage 3, in pixels
+CELLS = 14  # RoIAlign computes this many cells per box and axis, as in VL-BERT
+FIRST, LAST = "conv1.weight", "layer4.0.conv1.weight"  # a file has a ResNet if it has tensors with these names
 PARTS, COUNTER = ("conv1.", "bn1.", "layer"), "num_batches_tracked"
 
 
@@ -49,9 +49,9 @@ class FastRCNN(nn.Module):
         for name in ("conv1", "bn1", "layer1", "layer2", "layer3"):
             setattr(self.backbone, name, getattr(whole, name))
         self.head: nn.Sequential = whole.layer4
-        self.size: int = whole.fc.in_features  # F
+        self.size: int = whole.fc.in_features  # number of values of a region feature (F)
         self.bottlenecks = hasattr(whole.layer2[0], "conv3")
-        if stride == "1x1" and self.bottlenecks:  # torchvision's default is 3x3
+        if stride == "1x1" and self.bottlenecks:  # torchvision has the stride in the 3x3 convolution
             for stage in (whole.layer2, whole.layer3):
                 stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
         _dilate(self.head)
@@ -129,7 +129,7 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     }
     wanted = network.state_dict()
     counters = {name: value for name, value in wanted.items() if name.endswith(COUNTER)}
-    ours = counters | ours  # torchvision's detectors have no batch counters in their frozen norms
+    ours = counters | ours  # the frozen batch norms of torchvision's detectors have no counters of batches
     sizes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in (ours, wanted)]
     if sizes[0] != sizes[1]:
         other = sorted(name for name in ours.keys() | wanted.keys() if sizes[0].get(name) != sizes[1].get(name))[0]

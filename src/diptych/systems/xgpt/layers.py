@@ -60,8 +60,8 @@ class RefiningLayer(nn.Module):
         super().__init__()
         self.heads, self.size = sizes.heads, sizes.width // sizes.heads
         self.qkv = nn.Linear(sizes.width, 3 * sizes.width)
-        self.gate = nn.Linear(2 * sizes.width, sizes.width)  # weight [W1 | W2], bias b1
-        self.found = nn.Linear(2 * sizes.width, sizes.width)  # weight [W3 | W4], bias b2
+        self.gate = nn.Linear(2 * sizes.width, sizes.width)  # its weight is [W1 | W2] in the paper, its bias b1
+        self.found = nn.Linear(2 * sizes.width, sizes.width)  # its weight is [W3 | W4] in the paper, its bias b2
         self.attention_dropout = Dropout(sizes.attention_dropout)
         self.norm, self.dropout = nn.LayerNorm(sizes.width, sizes.norm_eps), Dropout(sizes.dropout)
 

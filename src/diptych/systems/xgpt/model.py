@@ -78,10 +78,10 @@ class XgptConfig(TextConfig):
     """Whether a question ends with a [MASK], at which its answer is read."""
 
     needs_regions: ClassVar = True
-    regions_fixed: ClassVar = True  # each region has a learned query
+    regions_fixed: ClassVar = True  # each region has a learned query, so their number cannot change
     structural: ClassVar = frozenset({"structure", "cross", "signal"})
     reserved: ClassVar = 0
-    fewest: ClassVar = 3  # shortest text: a word, [MASK] and [SEP]
+    fewest: ClassVar = 3  # the shortest text has a word, [MASK] and [SEP]
 
     @model_validator(mode="after")
     def _fits(self) -> XgptConfig:
@@ -162,10 +162,10 @@ class Xgpt(DecoderModel):
             states = run_last(self.encoder[-1], x, closed, requested=requested)
             target = self._write(batch, states, present)
         of_regions, sentence = states[:, : batch.boxes.shape[1]], states[:, regions:]
-        if not regions:  # the batch predicts regions, and does not read them
+        if not regions:  # the batch generates regions, so the encoder has not read any
             of_regions = x.new_zeros(*batch.boxes.shape[:2], x.shape[-1])
         special = answer_slot_state(sentence, batch)
-        if text:  # there is no [CLS], so the last [SEP] represents the pair
+        if text:  # the text has no [CLS], so its last [SEP] represents the pair
             last = (batch.text_present.sum(1) - 1).clamp(min=0)
             special["cls"] = sentence[torch.arange(len(sentence), device=sentence.device), last]
         return States(regions=of_regions, text=sentence, target=target, special=special)
@@ -204,7 +204,8 @@ class Xgpt(DecoderModel):
         end, most = start + words.shape[1], self.config.positions
         refuse_more_words(0 if places else end, most)
         positions = torch.arange(start, end, device=words.device)[None]
-        if places is not None:  # the padding after a fragment may exceed the last position
+        # The positions of padding after a fragment may exceed the last position, so they are clamped.
+        if places is not None:
             positions = (positions + to_device(places, words.device)[:, None]).clamp(max=most - 1)
         embedded: Tensor = self.text(words, positions)
         return embedded
@@ -270,7 +271,8 @@ class Xgpt(DecoderModel):
             assert isinstance(layer, Layer)
             if self.config.structure == "enc":
                 pasts.append(LayerCache(layer.attention.keys_values(x)))
-            if self.config.structure != "enc" or layer is not self.encoder[-1]:  # the last layer's states are not read
+            # No layer reads the output of the last layer.
+            if self.config.structure != "enc" or layer is not self.encoder[-1]:
                 x = layer(x, closed)
         if self.config.structure != "enc":
             pasts = [

@@ -49,9 +49,11 @@ PRETRAIN = preset(
     ),
     training=TrainingConfig(
         steps=240_000, batch=512, micro_batch=64, validate_every=2500, average_best=4, keep=2
-    ),  # weights are averaged only in pre-training (section 5.3)
-    decoding=DecodingOptions(beams=2, max_words=58),  # the length of captions in training, plus [SEP]
-    data=DataConfig(max_words=57, tokens="bpe"),  # 57 + 3 = 60 positions: [SEP], and [MASK] [SEP] for an answer
+    ),  # the paper averages weights only in pre-training (section 5.3)
+    # A generated caption has at most the length of captions in training, plus [SEP].
+    decoding=DecodingOptions(beams=2, max_words=58),
+    # There are 60 positions: 57 words, [SEP], and [MASK] [SEP] for an answer.
+    data=DataConfig(max_words=57, tokens="bpe"),
 )
 TEXT_ALONE = XgptObjectives(captions=0, fragments=0, denoising=0, regions=0, text_words=1, text_fragments=1)
 # Batches contain only sentences of the text file (data.text).
@@ -68,7 +70,7 @@ IN_DOMAIN = PRETRAIN.but(
     "xgpt/in-domain",
     "The paper's third stage: all four tasks on COCO's captions, with weight 0.3 except for captioning.",
     init="paper: xgpt/pretrain",
-    objectives={"fragments": 0.3, "denoising": 0.3, "regions": 0.3},  # lambda
+    objectives={"fragments": 0.3, "denoising": 0.3, "regions": 0.3},  # the weight lambda in the paper
     optimizer={"lr": 1e-5},
     training={"steps": 44_000},
 )
@@ -200,6 +202,6 @@ RECIPES: tuple[Preset, ...] = (
         objectives=TEXT_ALONE,
         data=LINES,
     ),
-    small_scst(SMALL_CAPTION, "decoder"),  # the paper has no SCST, but the papers of other systems have
+    small_scst(SMALL_CAPTION, "decoder"),  # the paper has no SCST, but the papers of the other systems have it
     *photos(SMALL, SMALL_CAPTION),
 )
