@@ -16,7 +16,7 @@ LETTERS = 100_000  # at most this many characters of a <noscript> or <template> 
 
 
 def unfold(nodes: Iterable[Any], levels: int = LEVELS) -> bool:
-    """Give <noscript> and <template> tags the children that browsers or scripts would show. Return True for new images."""
+    """Give <noscript> and <template> tags the children that scripts would show. Return True if there are new images."""
     unfolded = 0
     for node in nodes:
         if unfolded == MOST:
