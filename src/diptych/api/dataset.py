@@ -28,7 +28,7 @@ from diptych.runtime.files import sweep
 from diptych.runtime.outputs import taken
 from diptych.runtime.terminal import make_console
 
-SHOWN = 4  # number of splits and of kinds of texts in a repr
+SHOWN = 4  # a data set's repr lists at most this number of splits, and of kinds of texts
 
 
 @dataclass(frozen=True, repr=False)
@@ -215,4 +215,4 @@ def _warned(path: Path | str, skip_bad: bool) -> Iterator[Skips]:
     yield (skips := Skips(skip_bad))
     skips.check()
     if skips.counts:
-        warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=5)  # shown at the caller's line
+        warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=5)  # at the caller's line

@@ -23,14 +23,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Vectors = NDArray[np.float32]
-# The type of an array does not show if it is one image or several, (N, H, W, 3).
+# Arrays are not in this type: one type covers both a single image and N images (N, H, W, 3).
 OneImage: TypeAlias = (
     "str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Image.Image | NDArray[Any] | Tensor | "
     "Mapping[str, Any] | Record | Example"
 )
 
 
-# A path (str) is an iterable too, so the overload for one image comes first.
+# A path (str) also matches Iterable, so the overload for a single image must be the first.
 class PerImage(Protocol[P, R]):
     """A method that returns one result for one image, a list for a list, and an iterator for an iterator."""
 

@@ -25,11 +25,11 @@ WANTED = (
     "a path, an http(s) URL, bytes, an open file, a Pillow image, {'bytes': ..., 'path': ...}, or an array or tensor "
     "of shape (H, W, 3) or (3, H, W), uint8 or floats from 0 to 1"
 )
-SCHEME = re.compile(r"data:|[A-Za-z][A-Za-z0-9+.-]+://")  # beginning of a URL that cannot be fetched
-MOST_BYTES = 64 * 2**20  # size limit of a fetched image
-BATCH = 16  # number of images in a batch
-SECONDS = 20  # seconds without an answer until a fetch fails
-Readable = Path | Picture | Record  # the forms that a `Predictor` accepts
+SCHEME = re.compile(r"data:|[A-Za-z][A-Za-z0-9+.-]+://")  # a text that begins like this is a URL
+MOST_BYTES = 64 * 2**20  # a fetched image may have at most this number of bytes
+BATCH = 16  # images are processed in batches of this size
+SECONDS = 20  # a fetch fails if its server sends nothing for this number of seconds
+Readable = Path | Picture | Record  # types of an image that a `Predictor` accepts
 T = TypeVar("T")
 
 
@@ -38,7 +38,7 @@ def is_one(images: object) -> bool:
     if isinstance(images, np.ndarray | torch.Tensor):
         return images.ndim in (2, 3)
     single = isinstance(images, str | os.PathLike | bytes | bytearray | memoryview | Mapping | Image.Image | Record)
-    opened = hasattr(images, "read") and not hasattr(images, "records")  # `Dataset` has both
+    opened = hasattr(images, "read") and not hasattr(images, "records")  # a `Dataset` has both methods
     return single or opened or not hasattr(images, "__iter__")
 
 
@@ -62,7 +62,7 @@ def readable(image: Any) -> Readable:
             made = _from_array(image.detach().cpu().numpy(), "a tensor")
         case np.ndarray():
             made = _from_array(image, "an array")
-        case _ if isinstance(record := getattr(image, "record", None), Record):  # such as `Example`
+        case _ if isinstance(record := getattr(image, "record", None), Record):  # for example, an `Example`
             made = record
         case _ if hasattr(image, "read"):
             made = read_picture(_content(image), str(getattr(image, "name", "an open file")))
@@ -110,7 +110,7 @@ def _from_array(array: NDArray[Any], kind: str) -> Picture:
         raise DataError(f"{what}; expected (H, W, 3) or (3, H, W), RGB, {size}")
     if array.dtype.kind == "f":
         low, high = float(array.min()), float(array.max())
-        if not (-0.002 <= low <= high <= 1.002):  # tolerance: half of 1/255
+        if not (-0.002 <= low <= high <= 1.002):  # rounding may exceed 0 to 1 by half a grey level, 1/510
             mend = "divide by 255" if low >= 0 and 2 < high <= 255 else "undo its normalisation"
             raise DataError(f"{what} with values from {low:.3g} to {high:.3g}; expected 0 to 1: {mend}")
         array = (array * 255).round().clip(0, 255).astype(np.uint8)

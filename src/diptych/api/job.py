@@ -42,8 +42,8 @@ from diptych.training.trainer import OnLog
 
 AnyPath = str | os.PathLike[str]
 Data = AnyPath | Dataset | Store
-FINISHED = "finished.json"  # in a finished run's folder: a digest of its recipe, data and initial weights
-MOST_STEPS = 10**9  # placeholder until the steps of an epoch are known
+FINISHED = "finished.json"  # exists in a finished run's folder; has a digest of its recipe, data and initial weights
+MOST_STEPS = 10**9  # the number of steps until the length of an epoch is known
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,18 @@ class Options:
 
     out: AnyPath | None = None
     epochs: float | None = None
-    settings: Sequence[str] = ()  # KEY=VALUE
+    settings: Sequence[str] = ()  # changes to the recipe, as KEY=VALUE
     detector: str | None = None
     features: AnyPath | None = None
-    split_seed: int = 0  # seed that draws splits if the data does not name them
-    skip_bad: bool = field(default=False, repr=False)  # allows many invalid entries in the data
+    split_seed: int = 0  # seed that divides data without splits into train, val and test
+    skip_bad: bool = field(default=False, repr=False)  # if False, data with many invalid entries raises an error
 
 
 @dataclass(frozen=True)
 class TrainingJob:
     """A prepared training run. `run` starts the training."""
 
-    folders: tuple[RunFolder, ...]  # one folder per stage
+    folders: tuple[RunFolder, ...]  # one folder for each training stage
     data: Mapping[str, tuple[Path, Store | list[Record]]]  # name -> (path, data); the name is "" for a single data set
     start: Start
     out: Path
@@ -166,7 +166,7 @@ def _job(
     options = replace(options, epochs=options.epochs or stages.recipes[0].training.epochs)
     stages = _changed(stages, {"epochs": None})
     begun = stages if options.epochs is None else _changed(stages, {"steps": MOST_STEPS})
-    folders = () if options.out is None else open_stages(begun, Path(options.out))  # raises errors before data is read
+    folders = () if options.out is None else open_stages(begun, Path(options.out))  # errors of folders come first
     if isinstance(data, Mapping) and not data:
         raise DataError("data: found an empty dict, expected data sets by name, such as {'cc': 'STORE'}")
     opened = {

@@ -48,7 +48,7 @@ class Mapped:
         A single image and text give one result. Lists give a list, and iterators give an iterator.
         """
         if spec is not None:
-            self.predictor.check(spec)  # raises errors before an image is opened
+            self.predictor.check(spec)  # an invalid request must raise its error before images are opened
         one, single = is_one(images), texts is None or isinstance(texts, str)
 
         def computed() -> Iterator[T]:

@@ -30,7 +30,7 @@ from diptych.tasks.retrieval import can_search, has_towers
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
 MODEL = "a model folder, the folder of a run, user/name on the hub, a loaded model, or a Run"
-SHORTLIST = 10  # `rerank` ranks this number of images per hit
+SHORTLIST = 10  # for each hit, `rerank` scores this number of images
 
 
 @torch_unchanged()
@@ -281,7 +281,7 @@ class Model(Mapped):
     @overload
     def encode_image(self, images: OneImage | Sequence[Any]) -> Vectors: ...
     @overload
-    def encode_image(self, images: Iterator[Any]) -> Iterator[Vectors]: ...  # type: ignore[overload-overlap]  # a narrower type
+    def encode_image(self, images: Iterator[Any]) -> Iterator[Vectors]: ...  # type: ignore[overload-overlap]
     @overload
     def encode_image(self, images: Iterable[Any]) -> Vectors: ...
     def encode_image(self, images: Any) -> Any:

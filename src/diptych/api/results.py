@@ -16,11 +16,12 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.image_files import as_jpeg, read_header
 from diptych.vision.pictures import open_picture
 
-if TYPE_CHECKING:  # search takes long to import
+if TYPE_CHECKING:  # importing the search module is slow
     from diptych.serving.search import Hit
 
-Corners = tuple[int, int, int, int]  # x1, y1, x2, y2 in pixels, as for Pillow's `Image.crop`
-DRAWN_SIDE, DRAWN_BOXES, LONGEST = 320, 8, 200  # limits: side (pixels) and boxes of a drawing; characters in a repr
+Corners = tuple[int, int, int, int]  # a box (x1, y1, x2, y2) in pixels, as for Pillow's `Image.crop`
+# An image is drawn with sides of at most 320 pixels and with at most 8 boxes. A repr has at most 200 characters.
+DRAWN_SIDE, DRAWN_BOXES, LONGEST = 320, 8, 200
 COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")
 R = TypeVar("R", bound="ImageResult")
 
@@ -28,13 +29,13 @@ R = TypeVar("R", bound="ImageResult")
 class ImageResult:
     """The fields of every result about an image."""
 
-    score: float = float("nan")  # log-probability of a caption; probability of other results
-    others: tuple[tuple[str, float], ...] = ()  # the next most probable texts, with scores
-    boxes: tuple[Corners, ...] = ()  # regions in order of confidence
+    score: float = float("nan")  # for a caption, its log-probability; for other results, their probability
+    others: tuple[tuple[str, float], ...] = ()  # (text, score) of the next most probable results
+    boxes: tuple[Corners, ...] = ()  # boxes of the detected regions, most confident first
     labels: tuple[str, ...] = ()  # class name of each box
-    familiar: bool | None = None  # False: the image is unlike the training images; None: unknown
+    familiar: bool | None = None  # True if the image is like the training images; None if unknown
     size: tuple[int, int] = (0, 0)  # width and height of the image
-    image: str | bytes | None = None  # path, or a small JPEG if the image has no path
+    image: str | bytes | None = None  # the image's path; if it has none, the bytes of a small JPEG
 
     @classmethod
     def of(cls: type[R], value: object, **fields: object) -> R:

@@ -24,7 +24,7 @@ from diptych.data.formats.values import listed_texts
 from diptych.runtime.errors import DataError, counted
 from diptych.runtime.files import write_atomically
 
-SHOWN = 4  # number of answers in an error
+SHOWN = 4  # an error message shows at most this number of answers
 _BYTES = bytes | bytearray | memoryview
 _BRACKETS = re.compile(r"""\s*\[.*['"].*\]\s*""", re.S)
 
@@ -39,7 +39,7 @@ class Columns:
     answer: str | None
     split: str | None
     wanted: Wanted
-    spelled: dict[str, str] = field(default_factory=dict)  # path -> the spelling that occurred first
+    spelled: dict[str, str] = field(default_factory=dict)  # absolute path -> path as first written
 
     def read(self, rows: Any) -> list[Record]:
         """Return one record per image. Raises DataError, with the row's index, for an invalid row."""
@@ -61,7 +61,7 @@ class Columns:
         """Yield a record for each row, with an empty split if it has none. `part`: its name in a `DatasetDict`."""
         for number, row in enumerate(_rows(rows, self.image or "image")):
             key, path = _placed(self._value(row, number, "image"), number)
-            if Path(key) == path:  # other spellings, such as ./a.png, are the same image
+            if Path(key) == path:  # the image is a file: ./a.png and a.png are one image
                 first = self.spelled.setdefault(os.path.abspath(key), key)
                 key, path = (first, Path(first)) if first != key and path.samefile(first) else (key, path)
             captions = _texts(self._cell(row, number, "caption"), number)
@@ -70,7 +70,7 @@ class Columns:
                 self.wanted.skips.add(
                     f"rows of {part!r} with the split {split!r} (the row's split is read)", f"row {number}"
                 )
-                place = f"{key}/{part}"  # the rows of another part have the same numbers
+                place = f"{key}/{part}"  # keeps ids unique: row numbers restart in each part
             elif part:
                 split = part
             questions = tuple(self._questions(row, number, place))
@@ -138,7 +138,7 @@ class Columns:
 
 def _rows(rows: Any, image: str) -> Iterable[Any]:
     """Return the rows as dicts. Images of the package `datasets` are not decoded."""
-    if hasattr(rows, "itertuples"):  # pandas
+    if hasattr(rows, "itertuples"):  # a pandas DataFrame
         return rows.to_dict("records")  # type: ignore[no-any-return]
     if hasattr(rows, "cast_column") and type((rows.features or {}).get(image)).__name__ == "Image":
         return rows.cast_column(image, type(rows.features[image])(decode=False))  # type: ignore[no-any-return]
@@ -178,13 +178,13 @@ def _texts(value: Any, row: int) -> tuple[str, ...]:
             place = f"row {row} has bytes that are not UTF-8 (at byte {error.start})"
             raise DataError(f"{place}, expected a text; decode it: value.decode('latin1')") from None
     if isinstance(value, str):
-        return (str.__str__(value),) if value.strip() else ()  # not numpy's class of texts
+        return (str.__str__(value),) if value.strip() else ()  # a plain str, not numpy.str_
     if isinstance(value, bool | np.bool_):
         raise DataError(f"row {row} has {value} where a text is expected; write a word, such as 'yes'")
-    if isinstance(value, Real) and not math.isnan(value):  # NaN is a missing value
+    if isinstance(value, Real) and not math.isnan(value):  # pandas marks a missing value by NaN
         number = int(value) if isinstance(value, Integral) else value if hasattr(value, "dtype") else float(value)
         return (str(number).removesuffix(".0"),)
-    return ()  # other marks of missing values
+    return ()  # a missing value, such as None or NaN
 
 
 def _placed(value: Any, number: int) -> tuple[str, Path]:

@@ -18,7 +18,7 @@ from diptych.training.log import METRICS, flat_numbers, read_lines
 if TYPE_CHECKING:
     import pandas
 
-SMOOTH = 5  # `plot` draws the mean loss of this number of logged steps
+SMOOTH = 5  # each point that `plot` draws is a mean loss over this number of logged steps
 
 
 class Metrics(list[dict[str, Any]]):
@@ -96,6 +96,6 @@ class Run:
         state = "finished" if ended else "not finished"
         try:
             steps = max((row["step"] for row in self.metrics), default=0)
-        except DataError:  # stopped before its first step: there is no log
+        except DataError:  # the run was stopped before its first step, so it has no log
             steps = 0
         return f"<diptych.Run {str(self.folder)[-100:]}: {self.recipe.name[:60]}, {state} at step {steps}>"

@@ -81,7 +81,7 @@ def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | Non
             f"found a model for {names[0]} and one for {names[1]}; both need the same task, one of {able}: set "
             "task=..., or evaluate each model by itself"
         )
-    alike = folders[0].contract == folders[1].contract  # then regions are extracted once for both
+    alike = folders[0].contract == folders[1].contract  # if True, regions are extracted only once, for both models
     given = Options(skip_bad=skip_bad)
     with ExitStack() as stack:
         stores = [

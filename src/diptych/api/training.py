@@ -151,7 +151,7 @@ def _assignments(
     """
     training = {"steps": steps, "batch": batch, "patience": patience, "seed": seed}
     whole = {name: value if value is None else operator.index(value) for name, value in training.items()}
-    rate = lr if lr is None else float(lr)  # JSON cannot encode numpy's numbers
+    rate = lr if lr is None else float(lr)  # a plain float, because JSON cannot encode numpy's numbers
     given: dict[str, Any] = {f"training.{name}": value for name, value in whole.items()} | {"optimizer.lr": rate}
     named, more = _keyed(given), _keyed(settings) if isinstance(settings, Mapping) else [*(settings or ())]
     for key in (one.partition("=")[0] for one in more):

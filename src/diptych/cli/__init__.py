@@ -38,17 +38,17 @@ __all__ = ["TaskVerbs", "app", "main"]
 app.info.cls = TaskVerbs
 for registered in (app.registered_commands, app.registered_groups):
     reserve_verbs(filter(None, map(verb_name, registered)))
-ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # lines about options in `load`'s docstring
+ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # matches errors about these options
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main() -> None:
     """Run the command line. An error is printed as one message on standard error and gives an exit code."""
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the shell (>&-); no later file may get its number
+        if getattr(sys, name) is None:  # the shell closed the stream (>&-); no file may get its number
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # escape characters that the terminal cannot encode
+        if isinstance(stream, TextIOWrapper):  # print characters that the terminal cannot encode as escapes
             stream.reconfigure(errors="backslashreplace")
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     keep_freed_memory()
@@ -68,7 +68,7 @@ def run_verb(arguments: list[str], debug: bool) -> int:
             torchrun_processes()
             app(arguments, terminal_width=columns(sys.stdout))
     except SystemExit as ended:
-        return 0 if isinstance(ended.__context__, BrokenPipeError) else int(ended.code or 0)  # raised by click
+        return 0 if isinstance(ended.__context__, BrokenPipeError) else int(ended.code or 0)  # click ends with it
     except Terminated:
         print("diptych: stopped; the same command resumes from here", file=sys.stderr)
         return Stopped.exit_code
@@ -92,7 +92,7 @@ def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
     except OSError as error:
-        with suppress(OSError):  # discard the remaining output
+        with suppress(OSError):  # the reader of stdout has ended: discard the rest of the output
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return code
@@ -119,7 +119,7 @@ def _unexpected(error: Exception) -> str:
 
     if (plugin := plugin_at_fault(error)) is not None:
         where, whom = f"was raised in code of {plugin.title}", " to the authors of that package"
-    elif (plugin := plugin_in_use()) is not None:  # raised in Diptych, perhaps for values of the plugin
+    elif (plugin := plugin_in_use()) is not None:  # a plugin's values may have caused this error in Diptych
         where, whom = f"was raised while {plugin.title} was in use", " to the authors of that package first"
     else:
         where, whom = "is a fault of Diptych", ""

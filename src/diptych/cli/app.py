@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-USE, TRAIN, DATA, SHARE, WORLD = PANELS = ("Use", "Train", "Data", "Share", "World")  # headings in the help
+USE, TRAIN, DATA, SHARE, WORLD = PANELS = ("Use", "Train", "Data", "Share", "World")  # headings in --help
 EXIT_CODES = (
     "Exit codes: 0 done; 1 failed; 2 wrong usage; 75 stopped and saved, and the same command resumes; 130 interrupted."
 )
@@ -77,7 +77,7 @@ class Verb(TyperCommand):
         except typer.BadParameter as error:
             from pydantic import ValidationError
 
-            error.message = error.message.removeprefix("Value error, ")  # pydantic's prefix, as typer uses pydantic
+            error.message = error.message.removeprefix("Value error, ")  # pydantic's prefix
             before, wanted, after = error.message.partition("Input should be")
             if wanted and not before and isinstance(error.__cause__, ValidationError):
                 value = str(error.__cause__.errors()[0]["input"])[:60]
@@ -115,8 +115,8 @@ storybook = Verbs(
 )
 app.add_typer(storybook, name="storybook", rich_help_panel=WORLD)
 LARGEST_SEED = 2**63 - 1  # largest seed that torch accepts
-LONGEST_PATH = 70  # limit of a temporary folder's path, as paths of sockets have at most 107 characters
-locks = ExitStack()  # locks of the folders that the command writes
+LONGEST_PATH = 70  # a longer path is not used for temporary files: a socket's path may have 107 characters
+locks = ExitStack()  # the locks of all folders that this command writes; released when the command ends
 
 SplitSeed = Annotated[
     int, Option(min=0, max=LARGEST_SEED, help="Seed that divides data without splits into train, val and test.")
@@ -194,8 +194,8 @@ def hold(folder: Path, kind: Kind, temporary: bool = True) -> None:
     locks.enter_context(taken(folder, kind))
     own = aside((folder / "temporary").absolute())
     if temporary and len(str(own)) < LONGEST_PATH:
-        own.mkdir(parents=True)  # with torchrun, rank 0 may not have made it yet
-        # This must run after multiprocessing removes its folder inside (exit priority -100).
+        own.mkdir(parents=True)  # with torchrun, another rank may start before rank 0 has made the parent folder
+        # Multiprocessing removes its own folder inside this one at exit priority -100; lower priorities run later.
         Finalize(None, _remove, (own, folder if made else None), exitpriority=-101)
         tempfile.tempdir = os.environ["TMPDIR"] = str(own)
     signal.signal(signal.SIGTERM, _terminated)
@@ -211,7 +211,7 @@ def _remove(temporary: Path, empty: Path | None) -> None:
 
 
 def _terminated(number: int, _: object) -> None:
-    signal.signal(number, signal.SIG_IGN)  # batch systems send the signal to the process group and to each process
+    signal.signal(number, signal.SIG_IGN)  # a batch system may send the same signal twice
     raise Terminated
 
 

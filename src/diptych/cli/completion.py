@@ -61,7 +61,7 @@ def completion(
 
 def _offered(names: list[str], options: list[str]) -> str:
     given = f'COMPREPLY=($(compgen -W "{" ".join([*names, *options])}" -- "$word"))'
-    return given if names else f"[[ $word == -* ]] && {given}"  # by default, complete file names
+    return given if names else f"[[ $word == -* ]] && {given}"  # an empty result lets the shell complete file names
 
 
 def _fish(path: str, names: list[str], options: list[str]) -> Iterator[str]:

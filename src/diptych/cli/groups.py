@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from diptych.models.decoding import DecodingOptions
     from diptych.runs.folder import ModelFolder
 
-DECODING = "Decoding"  # heading of the options in the help
-SETTING = re.compile(rf"\b({'|'.join((*SETTINGS, 'captions', 'sample'))})\b(?:=true|=([^\s,;]+))?")  # in errors
+DECODING = "Decoding"  # heading of the decoding options in the output of --help
+# Matches the name of a decoding setting, and its value if there is one, in an error message.
+SETTING = re.compile(rf"\b({'|'.join((*SETTINGS, 'captions', 'sample'))})\b(?:=true|=([^\s,;]+))?")
 DECODED = re.compile(r"^decoding(?:: |\.)")
 
 

@@ -17,7 +17,7 @@ from diptych.runtime.terminal import printable
 if TYPE_CHECKING:
     from diptych.tasks.interface import GroundedText
 
-# File -> kind of the folder that has it, for errors when it is passed as a folder of images.
+# A folder with one of these files is not a folder of images. File name -> kind of folder, for the error message.
 FOLDERS = {"store.json": "a store"} | dict.fromkeys(("recipe.json", "config.json"), "a run or model (--model)")
 Refuse = Callable[[object, DataError], object]
 

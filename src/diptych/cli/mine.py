@@ -137,8 +137,8 @@ def mine_run(
     judges = judging.judges()
     values = {"keep": keeping.settings(), "fetch": fetching.settings()}
     settings = checked(values | {"offline": running.offline, "seed": running.seed})
-    settings = changed(settings, running.assignments or [])  # last, so that --set overrides the defaults of options
-    hold(out, "mined", temporary=running.engine == "local")  # the paths of Ray's sockets must be short
+    settings = changed(settings, running.assignments or [])  # --set is applied last, so that it overrides options
+    hold(out, "mined", temporary=running.engine == "local")  # not for Ray: its sockets need short paths
     with bar("shards") as progress:
 
         def started(stage: str, shards: int) -> Callable[[], None]:

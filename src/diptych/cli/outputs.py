@@ -117,5 +117,5 @@ def _paths(values: Iterable[Any]) -> Iterator[Path]:
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # the text is too long for a file name
+    except OSError:  # for example, the text is too long to be a file name
         return False

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from diptych.tasks import TaskSpec
     from diptych.tasks.interface import Form, TaskAnswer, TaskInterface, TaskRequest
 
-IN_FLIGHT = 16  # number of concurrent requests to a service, and of images per batch
+IN_FLIGHT = 16  # at most this many requests to a service are open at once; also the number of images in a batch
 IMAGE = "Image file, folder of images, or quoted pattern such as 'photos/*.jpg'."
 Images = Annotated[list[str], Argument(metavar="IMAGE", help=IMAGE)]
 OneImage = Annotated[str, Argument(metavar="IMAGE", help=IMAGE)]
@@ -78,7 +78,7 @@ class TaskVerb(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         assert self.name is not None
         given = {word.partition("=")[0] for word in args}
-        if not given & {"-h", "--help"}:  # count the arguments before torch is imported, which takes seconds
+        if not given & {"-h", "--help"}:  # count the arguments here, because importing torch takes seconds
             wanted, there = ["IMAGE", *map(str.upper, TASK_VERBS[self.name].arguments)], _positional(args)
             if len(there) < len(wanted):
                 usage = f"diptych {self.name} {' '.join(wanted)} --model FOLDER"
@@ -190,7 +190,7 @@ def _ask(
 
     interface, refuse = spec.required_interface, Failures(names)
     for value in (value for one in fields for value in one.values()):
-        "".join(value if isinstance(value, str | tuple) else "").encode()  # UnicodeEncodeError: `main` reports it
+        "".join(value if isinstance(value, str | tuple) else "").encode()  # fails for a lone surrogate
     named = partial(option_of, interface)
     fields = [{**one, "model": server and model} for one in fields]
     requests = [validated(interface.request, one, interface.verb, named=named) for one in fields]
@@ -207,7 +207,7 @@ def _ask(
 
         opened = load(model, features=features, device=device, precision=precision, revision=revision)
         with options_named(named):
-            for request in requests:  # raises errors before any image is read
+            for request in requests:  # invalid requests must raise errors before any image is read
                 opened.predictor.check(spec, request)
         answers = _from_model(spec, opened.predictor, pictures, requests, show if interface.explains else None, refuse)
     lines: list[str] = []
@@ -270,7 +270,7 @@ def _from_model(
             message = predictor.message(spec, answer, request, record, str(record.image))
             try:
                 shown = drawn.write(answer) if isinstance(answer, GroundedText) else None
-            except DataError as error:  # given regions, but no image file to draw on
+            except DataError as error:  # the image's regions are in a store, but there is no image file to draw on
                 refuse(answer, error)
                 shown = None
             yield message if shown is None else derive(message, shown=shown)

@@ -81,7 +81,7 @@ def match(
 ) -> None:
     """Print how well each text matches each image: the probability of a match, or the cosine of two-tower vectors."""
     model = _named(model, server, "match")
-    "".join(texts).encode()  # UnicodeEncodeError: `main` reports it
+    "".join(texts).encode()  # raises UnicodeEncodeError for a lone surrogate; `main` reports it
     failures = Failures([image])
     paths = find_images([image], failures)
     from diptych.api.model import load
@@ -118,7 +118,7 @@ def _computed(
     while batch := list(islice(left, IN_FLIGHT)):
         try:
             yield from zip(batch, compute(batch), strict=True)
-        except DataError:  # one by one, to find the images that fail
+        except DataError:  # encode the images of the failed batch singly, to find the ones that fail
             for path in batch:
                 try:
                     yield path, compute([path])[0]
