@@ -10,7 +10,7 @@ from typing import Any
 
 from diptych.runtime.errors import RecipeError
 
-LONGEST = 200  # longest value in an error, in characters
+LONGEST = 200  # an error message shows at most this number of characters of a value
 
 
 def differences(

@@ -5,7 +5,8 @@ Recipes, requests to the service, command-line options and the arguments of `Mod
 
 from typing import Any, NamedTuple
 
-LEAST = 0.001  # least temperature and top_p: smaller values overflow, and would always draw the most probable token
+# The smallest temperature and top_p. Smaller values overflow, and always draw the most probable token.
+LEAST = 0.001
 
 
 class DecodingSetting(NamedTuple):
@@ -14,7 +15,7 @@ class DecodingSetting(NamedTuple):
     Words are counted in tokens.
     """
 
-    help: str  # a sentence without its full stop
+    help: str  # help text: one sentence without its full stop
     limits: dict[str, Any]
 
 

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from diptych.runtime.errors import RecipeError, nearest
 
 Precision = Literal["fp32", "bf16"]
-VARIABLE = "DIPTYCH_PRECISION"  # environment variable: the precision for `auto`
+VARIABLE = "DIPTYCH_PRECISION"  # environment variable with the precision that `auto` selects
 PROCESSOR = Path("/proc/cpuinfo")
 KINDS = ("cpu", "cuda", "mps")
-# Least (samples per batch x squared width) at which bf16 is faster on a CPU (experiments/LOG.md). For smaller matrix
-# products, casts and kernel calls take more time than bf16 saves.
+# On a CPU, bf16 is faster if samples per batch x squared width is at least this (experiments/LOG.md). For smaller
+# matrix products, casts and kernel calls take more time than bf16 saves.
 PREDICTING, TRAINING = 2**20, 2**22
-MOST = 64  # largest batch in prediction, in samples
+MOST = 64  # a batch in prediction has at most this number of samples
 
 
 def choose_device(wanted: str, setting: str = "training.device") -> torch.device:
@@ -127,7 +127,7 @@ def _processor_gains(described: str, limit: str) -> bool:
 def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8", "replace")
-    except OSError:  # /proc/cpuinfo exists only on Linux
+    except OSError:  # other systems than Linux have no /proc/cpuinfo
         return ""
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from diptych.runtime.errors import CheckpointError
 
-PATIENCE = 3.0  # time for the hub to answer, in seconds
+PATIENCE = 3.0  # the hub counts as unreachable if it does not answer within this number of seconds
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
@@ -59,7 +59,7 @@ def first_line(error: BaseException) -> str:
 
 def _reachable(address: str) -> bool:
     if any(os.environ.get(name) for name in PROXIES):
-        return True  # through a proxy: let the download report the error
+        return True  # with a proxy, only the download itself can find an error
     split = urlsplit(address)
     with suppress(OSError), socket.create_connection((split.hostname or "", split.port or 443), PATIENCE):
         return True

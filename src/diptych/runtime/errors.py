@@ -22,7 +22,7 @@ from difflib import get_close_matches
 
 from diptych.runtime.terminal import printable
 
-SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # irregular plurals of nouns
+SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # plural -> singular of nouns that do not just add an s
 
 
 class DiptychError(Exception):
@@ -79,7 +79,7 @@ class ProtocolError(DiptychError):
 class Stopped(DiptychError):
     """A run that was stopped and saved. The same call resumes it."""
 
-    exit_code = 75  # EX_TEMPFAIL in sysexits.h: try again
+    exit_code = 75  # EX_TEMPFAIL in sysexits.h: the same command may succeed later
 
 
 class ServingError(DiptychError):
@@ -94,7 +94,7 @@ class GalleryError(ServingError):
     """A vector database that is unreachable, full, or has vectors of another model."""
 
 
-class Terminated(BaseException):  # not an Exception, like KeyboardInterrupt
+class Terminated(BaseException):  # like KeyboardInterrupt, `except Exception` does not catch it
     """Raised on SIGTERM outside of training. As with Ctrl-C, finished work is kept. The exit code is 75."""
 
 

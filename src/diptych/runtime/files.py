@@ -23,7 +23,7 @@ import psutil
 
 from diptych.runtime.errors import DiptychError
 
-MARKER = ".diptych"  # name of a file in each output folder
+MARKER = ".diptych"  # the file that marks a folder as an output of Diptych
 _LEFT = re.compile(r"\.(.+)\.diptych-(\d+)\.(partial|old)")
 
 
@@ -181,7 +181,7 @@ def sweep(folder: Path, name: str | None = None) -> None:
 def sync(path: Path) -> None:
     """Flush a file to disk, or for a folder the names in it."""
     if os.name == "nt" and path.is_dir():
-        return  # Windows cannot open folders
+        return  # on Windows, a folder cannot be opened and flushed
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

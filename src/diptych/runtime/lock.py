@@ -11,9 +11,9 @@ from threading import get_ident
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import text_of
 
-FILE = ".lock"  # contains the name of the holder, for the error message
-WAIT = 0.1  # in seconds, in case the holder is just ending
-NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP)  # errors of network disks without locks; there, no lock is used
+FILE = ".lock"  # lock file; contains the name of the process that holds the lock, for the error message
+WAIT = 0.1  # a taken lock is tried again for this number of seconds, because its holder may be ending
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP)  # network disks without file locks raise these
 
 
 _held: set[tuple[Path, int]] = set()  # (folder, thread) pairs of locks held in this process
@@ -32,7 +32,7 @@ def held(folder: Path) -> Iterator[None]:
     if os.name == "nt" or os.environ.get("RANK", "0") != "0" or mine in _held:
         yield
         return
-    from filelock import FileLock, Timeout  # imported here, because it takes 0.1 s
+    from filelock import FileLock, Timeout  # imported here, because the import takes 0.1 s
 
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def held(folder: Path) -> Iterator[None]:
         lock.acquire()
         path.write_text(f"process {os.getpid()} of {socket.gethostname()}")
     except Timeout as error:
-        with suppress(OSError):  # the holder has just ended
+        with suppress(OSError):  # the process that held the lock has ended, and its lock file is gone
             holder = text_of(path, errors="replace")[:1000]
         holder = holder or "another process"
         raise DiptychError(f"{holder} is writing to {folder}; wait until it ends, or choose another folder") from error
@@ -60,6 +60,6 @@ def held(folder: Path) -> Iterator[None]:
         _held.discard(mine)
         path.unlink(missing_ok=True)
         lock.release()
-        with suppress(OSError):  # not empty: something was written
+        with suppress(OSError):  # a folder with files is kept: rmdir raises OSError
             for one in made:
                 one.rmdir()

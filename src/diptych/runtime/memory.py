@@ -4,8 +4,8 @@ import ctypes
 import errno
 import os
 
-VARIABLE = "DIPTYCH_MALLOC"  # environment variable; "system": do not change malloc
-TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -2, -3, -4, -8  # constants of glibc's malloc.h
+VARIABLE = "DIPTYCH_MALLOC"  # environment variable; if it is "system", the settings of malloc are not changed
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -2, -3, -4, -8  # from glibc's malloc.h
 NEVER = 2**31 - 1
 _SPENT = ("allocate memory", "out of memory", "not enough memory", "start new thread")
 
@@ -69,7 +69,7 @@ def _set_malloc(settings: tuple[tuple[int, int], ...]) -> bool:
         return False
     try:
         libc = ctypes.CDLL(None)
-        libc.gnu_get_libc_version  # noqa: B018 - no glibc has no such name
+        libc.gnu_get_libc_version  # noqa: B018 - raises AttributeError without glibc
         return all(libc.mallopt(name, value) == 1 for name, value in settings)
     except (AttributeError, OSError, TypeError):
         return False

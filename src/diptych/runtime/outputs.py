@@ -37,7 +37,7 @@ Kind = Literal[
     "pairs", "drawings", "cache", "tars", "programs", "card",
 ]  # fmt: skip
 OWN = (MARKER, LOCK)
-# Folders of older versions have no marker. They are recognised by a file, and a word in it.
+# Older versions wrote no marker file. Kind of folder -> (file, word in this file) pairs that identify the kind.
 EARLIER: dict[str, tuple[tuple[str, str], ...]] = {
     "model": (("weights.json", '"model.safetensors"'),),
     "cache": (("contents.json", "["),),
@@ -53,7 +53,7 @@ EARLIER: dict[str, tuple[tuple[str, str], ...]] = {
     "scorer": (("scorer.json", '"least"'),),
     "judge": (("judge.json", '"least"'),),
 }
-SHOWN = 5  # most file names in an error
+SHOWN = 5  # an error message shows at most this number of file names
 
 
 def refuse_folder(folder: Path, kind: Kind | None) -> None:
@@ -70,7 +70,7 @@ def refuse_folder(folder: Path, kind: Kind | None) -> None:
             raise OutputError(
                 f"{folder} is {what}, expected a folder that Diptych wrote as {kind}, or an empty one; choose another"
             )
-    # Lexists first: another rank may have made the folder in the meantime.
+    # `lexists` must be called first, because another rank may make the folder between the two calls.
     elif os.path.lexists(folder) and not folder.is_dir():
         raise OutputError(f"{folder} exists and is not a folder; choose a new or empty folder")
 
@@ -83,7 +83,7 @@ def claim(folder: Path, kind: Kind) -> list[Path]:
     refuse_folder(folder, kind)
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / MARKER).exists():  # written atomically, because another rank may read it
+    if not (folder / MARKER).exists():  # written atomically, because other ranks may read it
         write_atomically(folder / MARKER, f"diptych {kind}\n".encode())
     return made
 
@@ -104,7 +104,7 @@ def taken(folder: Path, kind: Kind) -> Iterator[None]:
 
 def release(folder: Path, made: Collection[Path]) -> None:
     """Remove the marker and the folders `made` by `claim`, if nothing else was written."""
-    with suppress(OSError):  # not empty: temporary files are still in it
+    with suppress(OSError):  # a folder that still has temporary files is kept: rmdir raises OSError
         if folder in made and all(map(_is_own, folder.iterdir())):
             (folder / MARKER).unlink(missing_ok=True)
             for path in made:

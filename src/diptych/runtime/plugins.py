@@ -25,7 +25,7 @@ from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError, n
 
 GROUP, VERBS = "diptych", "diptych.verbs"
 CHOSEN, TASKS = "DIPTYCH_PLUGINS", "diptych.tasks:TASKS"
-TABLES = {  # word for the entries of a table -> the table, as MODULE:NAME
+TABLES = {  # MODULE:NAME of each table that plugins extend -> noun for its entries in messages
     "diptych.systems:SYSTEMS": "systems",
     TASKS: "tasks",
     "diptych.systems:OBJECTIVES": "objectives",
@@ -36,17 +36,17 @@ TABLES = {  # word for the entries of a table -> the table, as MODULE:NAME
     "diptych.systems:STAGED": "recipes",
 }
 
-Entries = Mapping[str, Iterable[str]]  # word of TABLES -> names of entries
+Entries = Mapping[str, Iterable[str]]  # noun in TABLES, such as "systems" -> names of the added entries
 
 
 @dataclass(frozen=True)
 class Plugin:
     """A plugin: an entry point of a package, and the entries that its function added."""
 
-    package: str  # name for `pip install PACKAGE`
+    package: str  # name of the package, as for `pip install`
     version: str
     module: str
-    adds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # word of TABLES -> names of entries
+    adds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # noun in TABLES -> names of entries
     error: Exception | None = None
 
     @property
@@ -70,10 +70,10 @@ class PluginError(DiptychError):
 
 
 _loaded: list[Plugin] = []
-_reported: list[Plugin] = []  # failed plugins that were already reported to the user
-_verbs: set[str] = set()  # verbs of the command line, which tasks may not use
-_used: list[tuple[str, str]] = []  # (word of TABLES, name) of entries used in this process
-_began, _lock = False, RLock()  # reentrant, because a `register` may look up entries
+_reported: list[Plugin] = []  # plugins that failed and that the user has been warned about
+_verbs: set[str] = set()  # names of Diptych's commands; a task's command may not have one of them
+_used: list[tuple[str, str]] = []  # (noun in TABLES, name) of each entry that this process has used
+_began, _lock = False, RLock()  # reentrant, because a plugin's `register` may look up entries
 
 
 def load_plugins() -> tuple[Plugin, ...]:
@@ -114,7 +114,7 @@ def plugins() -> tuple[Plugin, ...]:
     with _lock:
         if not _began:
             chosen, _began = _chosen(), True
-            for entry in chosen:  # added one by one, so that an error can name the plugin that already has a name
+            for entry in chosen:  # one at a time, so that an error can name the plugin that uses the same name
                 _loaded.append(_registered(entry))
         return tuple(_loaded)
 
@@ -157,7 +157,7 @@ def _registered(entry: EntryPoint) -> Plugin:
     tables = {place: _table(place) for place in TABLES}
     before = {place: dict(table) for place, table in tables.items()}
     try:
-        with redirect_stdout(sys.stderr):  # because a program may read the verb's stdout
+        with redirect_stdout(sys.stderr):  # other programs may parse stdout, so a plugin may not print there
             entry.load()()
         adds: dict[str, tuple[str, ...]] = {}
         for place, word in TABLES.items():
@@ -195,7 +195,7 @@ def _owner(word: str, name: str, value: object) -> str:
     """Return the plugin that added an entry, or the entry's module if no plugin did."""
     if (plugin := next((one for one in _loaded if name in one.adds.get(word, ())), None)) is not None:
         return plugin.title
-    # `objectives` of a system, `build` of a task
+    # A system has its classes in `objectives`, and a task in `build`.
     parts = (getattr(value, part, None) for part in ("objectives", "build"))
     root = _root(str(getattr(next(filter(None, parts), value), "__module__", GROUP)))
     return "Diptych" if root == GROUP else root

@@ -20,10 +20,10 @@ import psutil
 
 from diptych.runtime.errors import DiptychError, RecipeError
 
-# More processes than cores gain little. Above 4, the disk or this process is the bottleneck.
+# Number of worker processes. More than one for each core gains little; above 4, the disk or the parent limits the speed.
 PROCESSES = min(4, os.cpu_count() or 1)
 
-# Modules that take seconds to import and do not start threads then, so the fork server can load them.
+# The fork server imports these modules once: they take seconds to import, and importing them starts no threads.
 LOADED_ONCE = ("torch._dynamo", "torchvision", "pydantic", "rich.console")
 
 Piece = TypeVar("Piece")
@@ -35,7 +35,7 @@ _PLATFORM: Any = get_context(_METHOD)
 _STARTING = Lock()
 
 
-class WorkerProcess(_PLATFORM.Process):  # type: ignore[misc]  # fork server or spawning, by the platform
+class WorkerProcess(_PLATFORM.Process):  # type: ignore[misc]  # fork server or spawn
     """A process that does not import the main script, which may have no `if __name__ == "__main__"` guard.
 
     Python would run such a script again in each process. So functions and classes defined in `__main__` are unknown in
@@ -66,7 +66,7 @@ class PoolProcess(WorkerProcess):
     """A process of a pool. It ignores SIGTERM, so the pool must end it with SIGKILL."""
 
     def terminate(self) -> None:
-        self.kill()  # safe, because files are written atomically
+        self.kill()  # killing is safe, because files are written atomically
 
 
 class PoolContext(WorkerContext):
@@ -93,15 +93,15 @@ def begin_loading(loaded: Sequence[str] = LOADED_ONCE) -> None:
     `loaded`: the modules to load. It has an effect only if the server is not running yet. Load few: torch alone takes
     0.4 GB.
     """
-    # Hides a warning: DDP searches for unused parameters even if there are none.
+    # Hide the warning of DDP that it searched for unused parameters and found none.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    # By default, oneDNN caches code for 1,024 shapes, up to 0.4 GB if lengths vary. With 64 it recompiles often.
+    # With its default of 1,024 cached kernels, oneDNN takes up to 0.4 GB if lengths vary. With 64, it recompiles often.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
     if _METHOD == "spawn":
         return
     WorkerContext().set_forkserver_preload(list(loaded))
     if current_thread() is main_thread():
-        # Signals reach the whole process group. The server and its children ignore them until they set a handler.
+        # Ctrl-C reaches the whole process group. The fork server and its children inherit "ignore" from this process.
         before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             forkserver.ensure_running()
@@ -187,14 +187,14 @@ def peak_memory() -> Iterator[list[float]]:
 def _held() -> float:
     total, own = 0, psutil.Process()
     for process in (own, *own.children(recursive=True)):
-        with suppress(psutil.Error):  # the process has ended
+        with suppress(psutil.Error):  # a process that has ended has no memory to count
             memory = process.memory_full_info()
             total += getattr(memory, "pss", memory.uss)
     return total / 2**20
 
 
 def _begin() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # signals reach the whole group, and the parent decides
+    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches workers too, but only the parent stops them
         signal.signal(number, signal.SIG_IGN)
     _watch_parent()
 

@@ -12,10 +12,11 @@ from rich.text import Text
 
 from diptych.runtime.terminal import make_console
 
-SPARSE_SECONDS = 10.0  # time before the first line without a terminal; it doubles up to SPARSEST_SECONDS
+# If the output is not a terminal, the first line comes after 10 s; the time between lines doubles up to 60 s.
+SPARSE_SECONDS = 10.0
 SPARSEST_SECONDS = 60.0
-NOTEBOOK_SECONDS = 0.3  # time between two updates in a notebook
-SPEED_SECONDS = 600.0  # training speed is a mean over this time, because log lines may be minutes apart
+NOTEBOOK_SECONDS = 0.3  # seconds between two updates of a bar in a notebook
+SPEED_SECONDS = 600.0  # the speed of training is a mean over this time: log lines may be minutes apart
 
 
 class _Speed(rich_progress.ProgressColumn):

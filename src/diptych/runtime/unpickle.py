@@ -21,7 +21,7 @@ import numpy.typing as npt
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
 
-# Numpy types of numbers, texts and objects; not records or times.
+# Matches the numpy dtypes of numbers, strings and objects, but not of structured arrays or times.
 SIMPLE = re.compile(r"[<>|=]?[?bBiufcSUO]\d{0,6}", re.ASCII)
 PLAIN = (type(None), bool, int, float, str, bytes, bytearray, np.generic)
 Array = npt.NDArray[Any]
@@ -144,10 +144,10 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("_codecs", "encode"): _encoded,
     ("collections", "OrderedDict"): dict,
     **{(module, "set"): set for module in ("builtins", "__builtin__")},
-    # Python 3 writes empty bytes for Python 2 as a call of `bytes`. The real `bytes` could allocate all memory.
+    # In pickles for Python 2, Python 3 writes b"" as a call of `bytes`. A call with a number could fill the memory.
     **{(module, "bytes"): lambda: b"" for module in ("builtins", "__builtin__")},
 }
-for _core in ("numpy.core", "numpy._core"):  # module names in numpy 1 and numpy 2
+for _core in ("numpy.core", "numpy._core"):  # the names of one module in numpy 1 and numpy 2
     _ALLOWED[f"{_core}.multiarray", "_reconstruct"] = _reconstruct
     _ALLOWED[f"{_core}.multiarray", "scalar"] = _scalar
     _ALLOWED[f"{_core}.numeric", "_frombuffer"] = _from_buffer

@@ -35,7 +35,7 @@ _HELPS = (
     TaskHelp("ask", "Answer a question about an image.", ("questions",), ("--show",)),
 )  # fmt: skip
 TASK_VERBS = {one.verb: one for one in _HELPS}
-# Each system is a subpackage of diptych.systems.
+# Names of the built-in systems: each system is a subpackage of diptych.systems.
 OWN_SYSTEMS = tuple(
     one.name.replace("_", "-") for one in iter_modules([str(Path(__file__).parents[1] / "systems")]) if one.ispkg
 )

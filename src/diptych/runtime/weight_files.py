@@ -67,15 +67,14 @@ def _read_safetensors(path: Path) -> Tensors:
 
 
 def _read_torch(path: Path) -> Tensors:
-    # A zip has its table of contents at the end. If it is missing, the file is cut short; torch would misread it as a
-    # pickle.
+    # A zip file without the table of contents at its end is cut short. Torch would misread such a file as a pickle.
     with path.open("rb") as file:
         start = file.read(16)
     zipped, pickled = start[:2] == b"PK", start[:1] == b"\x80"
     if zipped and not zipfile.is_zipfile(path):
         raise CheckpointError(f"{path} is cut short: {path.stat().st_size} bytes; copy it again from its source")
     try:
-        # Warnings about other programs' pickles; these are refused below.
+        # Torch warns about pickles of other programs. The code below raises an error for such a file instead.
         with warnings.catch_warnings(action="ignore"):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -85,7 +84,7 @@ def _read_torch(path: Path) -> Tensors:
             raise CheckpointError(f"{path} {why}; {way_out}") from error
         why = f"is not a file of weights, or is damaged (it begins with {start!r})"
         raise CheckpointError(f"{path} {why}; expected safetensors or a PyTorch state dict") from error
-    except Exception as error:  # torch raises struct.error, KeyError, RuntimeError and more for damaged pickles
+    except Exception as error:  # for a damaged pickle, torch may raise struct.error, KeyError, RuntimeError and others
         why = f"is cut short or damaged ({first_line(error)})"
         raise CheckpointError(f"{path} {why}; copy it again from its source") from error
     return _unwrapped(loaded, path)
@@ -172,7 +171,7 @@ def from_hub(name: str, file: str, revision: str | None = None, use: str = "pass
     try:
         with without_retries():
             return Path(hf_hub_download(name, file, revision=revision))
-    except LocalEntryNotFoundError as error:  # first, because it is a subclass of EntryNotFoundError
+    except LocalEntryNotFoundError as error:  # caught before EntryNotFoundError, its base class
         raise CheckpointError(f"there is no file {name}, and the hub cannot be reached; {way_out}") from error
     except EntryNotFoundError:
         return None

@@ -12,8 +12,8 @@ from diptych.runtime.engine.outcome import Counts, Outcome, Work, counts_of, out
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.extras import requires_extra
 
-STARTS = 3  # most attempts to start a cluster on this machine
-AGAIN = 3  # how often Ray repeats a shard if its worker dies
+STARTS = 3  # starting a cluster on this machine is tried at most this number of times
+AGAIN = 3  # if the worker process of a shard dies, Ray processes the shard again, at most this number of times
 
 
 def run_on_ray(work: Work, names: Sequence[str], workers: int) -> Iterator[Counts]:
@@ -73,7 +73,7 @@ def _begin(ray: Any, address: str | None, workers: int) -> None:
         try:
             ray.init(address or "local", **quietly, **own)
             return
-        except Exception as error:  # Ray raises the class Exception itself
+        except Exception as error:  # Ray raises plain Exception, not a subclass
             ray.shutdown()
             if not left:
                 again = "repeat the command, or pass --engine local"
