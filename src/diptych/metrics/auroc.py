@@ -13,7 +13,7 @@ def auroc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
     if not ours or not others:
         return float("nan")
     _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (count.cumsum() - (count - 1) / 2)[place]  # ranks from 1; equal scores share their mean rank
+    ranks = (count.cumsum() - (count - 1) / 2)[place]  # ranks count from 1; equal scores get their mean rank
     return float((ranks[positive].sum() - ours * (ours + 1) / 2) / (ours * others))
 
 

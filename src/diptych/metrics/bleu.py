@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from diptych.metrics.tokenise import ORDERS, Ngram, Tokens, ngrams
 
-_TINY, _SMALL = 1e-15, 1e-9  # as in coco-caption, against 0/0; they change the ninth digit
+_TINY, _SMALL = 1e-15, 1e-9  # coco-caption adds these to avoid 0/0; they change only the ninth digit
 
 
 def bleu_counts(prediction: Tokens, references: Sequence[Tokens]) -> NDArray[np.float64]:
@@ -39,6 +39,6 @@ def bleu_scores(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     products = np.cumprod((matched + _TINY) / (written + _SMALL), axis=-1)
     scores: NDArray[np.float64] = products ** (1 / np.array(ORDERS))
     ratio = (written[..., 0] + _TINY) / (closest + _SMALL)
-    # For a caption without words, exp(1 - 1/ratio) is about exp(-1e15): it becomes 0 without a warning.
+    # A caption without words has a ratio near 0: then exp(1 - 1/ratio) is 0, without a warning from numpy.
     brevity = np.where(ratio < 1, np.exp(1 - 1 / np.minimum(ratio, 1)), 1.0)
     return scores * brevity[..., None]

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from diptych.runtime.errors import DataError
 
 Rows = NDArray[np.float64]
-Statistic = Callable[[Rows], Rows]  # sums of rows (draws, K) -> scores (draws,)
+Statistic = Callable[[Rows], Rows]  # sums (draws, K) over the rows of each bootstrap draw -> scores (draws,)
 
-_AT_ONCE = 4_000_000  # limit of draws x images in memory (32 MB)
+_AT_ONCE = 4_000_000  # draws are computed in groups: draws x images is at most this number (32 MB)
 
 
 @dataclass(frozen=True)

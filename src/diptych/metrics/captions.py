@@ -23,9 +23,9 @@ class CaptionItems:
     """The contribution of each image to the scores, for the bootstrap in metrics/bootstrap.py."""
 
     keys: tuple[str, ...]
-    bleu: NDArray[np.float64]  # (images, 9), see `bleu_counts`
-    rouge: NDArray[np.float64]  # (images,)
-    cider: NDArray[np.float64]  # (images,)
+    bleu: NDArray[np.float64]  # (images, 9): the counts that `bleu_counts` returns
+    rouge: NDArray[np.float64]  # (images,): ROUGE-L of each image
+    cider: NDArray[np.float64]  # (images,): CIDEr of each image
 
     def scores(self) -> dict[str, float]:
         """Return the scores of the whole set: BLEU-1..4, ROUGE-L and CIDEr."""

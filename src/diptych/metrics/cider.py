@@ -38,7 +38,7 @@ class DocumentFrequencies:
 
     pictures: int
     counts: Mapping[Ngram, int]
-    references: str = ""  # name of the corpus, such as a data set
+    references: str = ""  # name of the data set whose references were counted
 
     @classmethod
     def of(cls, references: Iterable[Sequence[Tokens]], name: str = "") -> "DocumentFrequencies":
@@ -78,7 +78,7 @@ class _Weighed:
 
     weights: Mapping[Ngram, float]
     norms: Sequence[float]
-    length: int  # number of bigrams, as in pycocoevalcap
+    length: int  # number of bigrams: pycocoevalcap's measure of length
 
 
 class CiderD:
@@ -89,7 +89,7 @@ class CiderD:
         whole = math.log(max(frequencies.pictures, 1))
         by_count = {count: whole - math.log(count) for count in set(frequencies.counts.values())}
         self._rarity = {gram: by_count[count] for gram, count in frequencies.counts.items()}
-        self._unseen = whole  # weight of n-grams in no reference, as if in one image
+        self._unseen = whole  # weight of n-grams in no reference: the same as of those in one image
         self._weighed: dict[str, list[_Weighed]] = {}
 
     def score(self, key: str, caption: Tokens) -> float:
@@ -124,7 +124,7 @@ def _similarity(caption: _Weighed, reference: _Weighed) -> float:
     ours, theirs = caption.weights, reference.weights
     for gram in ours.keys() & theirs.keys():
         products[len(gram) - 1] += min(ours[gram], theirs[gram]) * theirs[gram]
-    # If a norm is 0 (no n-grams, or all in every image), the product of the weights is 0 too.
+    # A norm is 0 if there are no n-grams, or if each n-gram is in every image. The dot product is then 0 too.
     pairs = zip(products, caption.norms, reference.norms, strict=True)
     cosine = sum(product / (mine * their) for product, mine, their in pairs if product)
     return cosine / len(ORDERS) * math.exp(-((caption.length - reference.length) ** 2) / (2 * _SIGMA**2))

@@ -79,14 +79,14 @@ def _meteor(truths: Mapping[str, list[str]], written: Mapping[str, list[str]]) -
     try:
         return float(scorer.compute_score(truths, written)[0])
     finally:
-        # After a failure, pycocoevalcap's destructor would wait forever for its own lock, and leave pipes open.
+        # After a failure, pycocoevalcap still holds its lock. Its destructor would wait for this lock forever.
         if scorer.lock.locked():
             scorer.lock.release()
         process: subprocess.Popen[bytes] = scorer.meteor_p
         process.kill()
         process.wait()
         for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
-            with contextlib.suppress(OSError):  # the process that reads the pipe has ended
+            with contextlib.suppress(OSError):  # the Java process that reads this pipe has ended
                 pipe.close()
 
 

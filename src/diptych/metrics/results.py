@@ -21,9 +21,9 @@ class Results:
     """The predictions in a file for the expected ids."""
 
     predictions: Mapping[str, str]
-    missing: tuple[str, ...]  # expected ids without a prediction
-    unknown: tuple[str, ...]  # predicted ids that are not expected
-    empty: tuple[str, ...]  # ids whose prediction is an empty text, with score 0
+    missing: tuple[str, ...]  # ids in the data that have no prediction
+    unknown: tuple[str, ...]  # ids of predictions that are not in the data
+    empty: tuple[str, ...]  # ids whose prediction is an empty text; it scores 0
 
     @property
     def coverage(self) -> float:
@@ -90,7 +90,7 @@ def _entries(path: Path, content: Any, key_name: str) -> Iterator[tuple[str, dic
         if not isinstance(entry, dict):
             raise _mismatch(where, f"an object with {key_name!r}", entry)
         key = entry.get(key_name)
-        if type(key) not in (int, str):  # isinstance would accept True as an int
+        if type(key) not in (int, str):  # isinstance(True, int) is true, but True is not an id
             raise _mismatch(where, f"a whole number or text under {key_name!r}", key)
         yield str(key), entry, where
 

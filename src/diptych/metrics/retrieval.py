@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from diptych.metrics.tokenise import emoji_of, tokens_of
 from diptych.runtime.errors import DataError
 
-# Names of the two directions: search captions with an image (TR in papers), or images with a caption (IR).
+# What is searched -> name of the task: an image finds captions (TR in papers), or a caption finds images (IR).
 RECALLS = {"captions": "text retrieval", "pictures": "image retrieval"}
-_SIGNS = re.compile(r"(?<=\d)\s*([-–—.,:;])\s*(?=\d)|([£€¢])")  # `5 - 3` is not `5 3`; the tokens of € are those of $
+_SIGNS = re.compile(r"(?<=\d)\s*([-–—.,:;])\s*(?=\d)|([£€¢])")  # keeps `5 - 3` apart from `5 3`, and € from $
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class RetrievalRanks:
     A wrong item ranks before a right item with an equal score.
     """
 
-    of_captions: NDArray[np.int64]  # (images,), for searches of captions
-    of_pictures: NDArray[np.int64]  # (captions,), for searches of images
+    of_captions: NDArray[np.int64]  # (images,): for each image, the rank of its first caption
+    of_pictures: NDArray[np.int64]  # (captions,): for each caption, the rank of its image
 
 
 def same_texts(texts: Sequence[str]) -> NDArray[np.int64]:

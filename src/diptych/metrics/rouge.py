@@ -28,7 +28,8 @@ def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
     places = defaultdict(list)
     for place, token in enumerate(second):
         places[token].append(place)
-    ends: list[int] = []  # ends[n]: smallest index in `second` at which a common subsequence of n + 1 words ends
+    # ends[n] is the smallest index in `second` where a common subsequence of n + 1 words ends.
+    ends: list[int] = []
     for token in first:
         for place in reversed(places.get(token, ())):
             rank = bisect_left(ends, place)

@@ -21,7 +21,7 @@ Ngram = tuple[str, ...]
 Patterns = tuple[re.Pattern[str], ...]
 ORDERS = (1, 2, 3, 4)  # BLEU and CIDEr count n-grams of one to four words
 
-# Tokens that coco-caption drops. Its list also has -LRB-, but it compares lower-case tokens, so brackets are kept.
+# Tokens that coco-caption drops. Its list has -LRB- too, but brackets are kept, since it compares lower-case tokens.
 PUNCTUATION = frozenset(["''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"])
 
 # Characters of scripts without spaces: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
@@ -35,8 +35,8 @@ _BLOCKS = (range(0x300, 0x2100), range(0xA600, 0xAC00), range(0xFB00, 0xFE30), r
 _MARKS = "".join(chr(code) for block in _BLOCKS for code in block if category(chr(code)).startswith("M"))
 _MARK = re.compile(f"(?![{_UNSPACED}])[{_MARKS}]")
 _M = f"(?:{_MARK.pattern})*"
-_L = rf"(?:[^\W\d_¹²³¼½¾⅓⅔{_UNSPACED}]{_M})"  # a letter of any other script, with its marks
-_W = rf"(?:[^\W_¹²³¼½¾⅓⅔{_UNSPACED}]{_M})"  # a letter or digit
+_L = rf"(?:[^\W\d_¹²³¼½¾⅓⅔{_UNSPACED}]{_M})"  # a letter of a script with spaces, and its marks
+_W = rf"(?:[^\W_¹²³¼½¾⅓⅔{_UNSPACED}]{_M})"  # a letter or digit, and its marks
 _A = r"['’`]"  # an apostrophe, straight or curly
 _NOT_SUFFIX = r"(?!(?:s|m|d|ll|re|ve)\b)"
 _ALWAYS_SHORT = (  # abbreviations that keep their full stop
@@ -46,18 +46,19 @@ _ALWAYS_SHORT = (  # abbreviations that keep their full stop
     "intl mfg natl univ sys etc est ext al cf vs ph tel sq st ste ave blvd rd ft mt mont ala ariz calif colo conn ct "
     "dak fla ga ind kan kans ky md mich minn mo neb nev okla penn tenn va vt wis wisc wyo elec adj adv arr"
 )
-_SHORT_AS_NAMES = "Ark Az Del Ill La Mass Miss Ore Pa Tex Wash"  # with a capital; `miss.` ends a sentence
-_SHORT_BEFORE_NUMBER = "no nos fig figs art pp ca op prop"  # only before a number: `no. 5`, but not `she answered no.`
+_SHORT_AS_NAMES = "Ark Az Del Ill La Mass Miss Ore Pa Tex Wash"  # abbreviations only if capitalised: `miss.` ends a sentence
+# Abbreviations only before a number: `no. 5`, but not `she answered no.`
+_SHORT_BEFORE_NUMBER = "no nos fig figs art pp ca op prop"
 
 
 def _any(words: str) -> str:
     return "|".join(words.split())
 
 
-# Each pattern is a kind of token. Look-aheads in groups count towards the length of a match, so that `did` before `n't`
-# is longer than `didn`.
+# Each pattern matches one kind of token, and the longest match wins. Text that a group matches in a look-ahead counts
+# towards the length, so that `did` (before `n't`) is longer than `didn`.
 _KINDS = (
-    rf"{_L}{_W}*(?:[.!?]{_L}{_W}*)*",  # words, and words without a space: `street.the`
+    rf"{_L}{_W}*(?:[.!?]{_L}{_W}*)*",  # words, also two words joined by a full stop: `street.the`
     rf"{_W}+(?:[-_‐‑]{_W}+)*(?:/{_W}+(?:[-_‐‑]{_W}+)*)*",  # t-shirt, and/or, 5pm, 1/2, foo_bar
     rf"{_W}(?:{_W}|[.,])*(?:[-‐‑](?:(?:{_L}\.){{2,}}|{_W}+))+",
     rf"{_L}(?:\.{_L})*\.",  # u.s.
@@ -85,7 +86,7 @@ _KINDS = (
     r"-{5,}|-{2,4}|_+|\.\.\.|[!?]+|\*+|#+|<<|>>|``|''",
     r"\S",
 )
-_PATTERNS = tuple(re.compile(kind.replace(_M, "")) for kind in _KINDS)  # faster, for texts without marks
+_PATTERNS = tuple(re.compile(kind.replace(_M, "")) for kind in _KINDS)  # for texts without marks, these patterns are faster
 _TWO_WORDS = {
     "cannot": ("can", "not"), "gonna": ("gon", "na"), "gotta": ("got", "ta"), "wanna": ("wan", "na"),
     "lemme": ("lem", "me"), "gimme": ("gim", "me"), "'tis": ("'t", "is"), "'twas": ("'t", "was"),
@@ -97,11 +98,11 @@ _SPELT = str.maketrans(
     | dict.fromkeys('"“”«»‘’‛‹›', "'")
 )
 _ENTITIES = {"&amp;": " & ", "&lt;": " < ", "&gt;": " > ", "&quot;": '"', "&nbsp;": " ", "&apos;": "'"}
-_CHUNK = re.compile(r"[^\s\u200b-\u200d\ufeff]{1,256}")  # limits the length, as matching takes quadratic time
+_CHUNK = re.compile(r"[^\s\u200b-\u200d\ufeff]{1,256}")  # at most 256 characters: matching takes quadratic time
 _UNSEEN = str.maketrans("", "", UNSEEN)
 _MARKED = re.compile(r"[^\W\d_][\u0300-\u036f]+")
 _PLAIN = re.compile(r"[a-z]+")
-WORD = re.compile(rf"(?:\w{_M})+")  # letters and digits with their marks
+WORD = re.compile(rf"(?:\w{_M})+")  # a word: letters and digits with their marks
 
 
 def tokens_of(sentence: str) -> tuple[str, ...]:
@@ -143,7 +144,7 @@ def ngrams(tokens: Tokens, order: int) -> Iterator[Ngram]:
     return zip(*(tokens[start:] for start in range(order)), strict=False)
 
 
-@lru_cache(maxsize=1 << 16)  # nearly all words of captions are in this cache
+@lru_cache(maxsize=1 << 16)  # captions repeat their words, so this cache answers nearly all calls
 def _cut(chunk: str, before_digit: bool) -> tuple[str, ...]:
     if _PLAIN.fullmatch(chunk) and chunk not in _TWO_WORDS:
         return (chunk,)
@@ -175,7 +176,7 @@ def _spelt(token: str) -> Iterator[str]:
     if lower in _TWO_WORDS:
         yield from _TWO_WORDS[lower]
     elif len(token) == 1 and _is_emoji(token):
-        return  # the Java lexer (16 bits) deletes it
+        return  # the Java tokenizer, which has 16-bit characters, deletes an emoji
     elif (len(token) == 1 and ord(token) in _SPELT) or re.fullmatch(r"[<>]?[:;=]['*o-]?[()]", token):
         yield token.translate(_SPELT)
     elif re.fullmatch(r"[’`](?:s|m|d|ll|re|ve)|n’t", lower):

@@ -17,14 +17,14 @@ from diptych.metrics.tokenise import WORD
 from diptych.runtime.errors import DataError
 
 _PEOPLE = 10
-_ENOUGH = 3  # an answer that this number of people gave is right
+_ENOUGH = 3  # an answer of at least this number of annotators has the full score
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _DIGITS = {word: str(number) for number, word in enumerate(_NUMBERS)} | {"none": "0"}
 _ARTICLES = frozenset(["a", "an", "the"])
-# Invisible characters of web pages are deleted. Curly quotes and full-width signs and digits get their usual form.
+# Deletes invisible characters. Replaces curly quotes, and full-width punctuation and digits, by their ASCII forms.
 _USUAL = str.maketrans("\n\t\u3000‘’‛ʼ“”„", "   " + 4 * "'" + 3 * '"', f"\u200b\ufeff{UNSEEN}")
 _USUAL |= {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
-_PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'  # apostrophe, colon and full stop are kept
+_PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'  # characters to remove; not the apostrophe, colon and full stop
 _CONTRACTED = """
     ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't haven't he'd he'd've
     he's how'd how'll how's isn't it'd it'd've it'll ma'am mightn't mightn't've might've mustn't must've needn't not've
@@ -36,14 +36,14 @@ _CONTRACTED = """
 """
 
 
-# The official table adds a missing apostrophe to a contraction. One entry removes it.
+# The entries of the official VQA table add a missing apostrophe to a contraction; one entry removes it.
 _CONTRACTIONS = {
     word[:at] + word[at + 1 :]: word for word in _CONTRACTED.split() for at, sign in enumerate(word) if sign == "'"
 }
 _CONTRACTIONS["somebody'd"] = "somebodyd"
 
 
-@lru_cache(maxsize=2**16)  # most answers repeat
+@lru_cache(maxsize=2**16)  # a cache, because most answers occur many times
 def normalise_answer(answer: str) -> str:
     """Return the official normal form: `Two  dogs.` equals `2 dogs`, and `the cat` equals `cat`.
 
@@ -60,7 +60,7 @@ def normalise_answer(answer: str) -> str:
     bare = re.sub(r"\.(?!\d)", "", bare)
     words = (_DIGITS.get(word, word) for word in bare.lower().split())
     normal = " ".join(_CONTRACTIONS.get(word, word) for word in words if word not in _ARTICLES)
-    own = bare if bare.strip() and not re.search(r"\w[+-]", answer) else answer  # a grade such as A+ is not A
+    own = bare if bare.strip() and not re.search(r"\w[+-]", answer) else answer  # A+ is not A
     return with_final_sigma(normalize("NFC", normal or " ".join(own.lower().split())))
 
 
@@ -126,9 +126,9 @@ def _agreement(votes: int, people: int, leave_one_out: bool = True) -> float:
         return min(1.0, votes / people * _PEOPLE / _ENOUGH)
     if not leave_one_out:
         return min(1.0, votes / _ENOUGH)
-    with_one_fewer = votes * min(1.0, (votes - 1) / _ENOUGH)  # score in groups that lack one of the voters
+    with_one_fewer = votes * min(1.0, (votes - 1) / _ENOUGH)  # sum over the groups that leave out one of the voters
     return (with_one_fewer + (people - votes) * min(1.0, votes / _ENOUGH)) / people
 
 
 def _one_line(answer: str) -> str:
-    return normalize("NFC", answer.translate(_USUAL)).strip() or answer.strip()  # macOS writes é as two characters
+    return normalize("NFC", answer.translate(_USUAL)).strip() or answer.strip()  # NFC: macOS writes é as two characters

@@ -20,7 +20,7 @@ import psutil
 
 from diptych.runtime.errors import DiptychError, RecipeError
 
-# Number of worker processes. More than one for each core gains little; above 4, the disk or the parent limits the speed.
+# Number of worker processes. More processes than cores gain little. Above 4, the disk or the parent is the bottleneck.
 PROCESSES = min(4, os.cpu_count() or 1)
 
 # The fork server imports these modules once: they take seconds to import, and importing them starts no threads.

@@ -74,9 +74,9 @@ class NotebookBar(Progress):
         left = "" if ended or task.time_remaining is None else f", {time_left(task.time_remaining)}"
         count = f"{task.completed:.0f}/{task.total or 0:.0f}{left}"
         element = f'<progress value="{task.completed}" max="{task.total}"></progress>'
-        drawn = display.HTML(f"{element} {count} {escape(task.description)}")  # type: ignore[no-untyped-call]  # IPython's
+        drawn = display.HTML(f"{element} {count} {escape(task.description)}")  # type: ignore[no-untyped-call]
         if self._output is None:
-            self._output = display.display(drawn, display_id=True)  # type: ignore[no-untyped-call]  # IPython's
+            self._output = display.display(drawn, display_id=True)  # type: ignore[no-untyped-call]
         else:
             self._output.update(drawn)
 

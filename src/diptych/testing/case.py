@@ -20,7 +20,7 @@ from diptych.systems import SYSTEMS, Recipe, find_recipe
 from diptych.tasks import TaskSpec, find_task
 from diptych.tasks.run import predict_records
 
-KINDS, FEATURES = 4, 6  # numbers of region classes and of feature values per region
+KINDS, FEATURES = 4, 6  # a toy region has one of 4 classes, and 6 feature values
 SIZES = {
     "width": 32,
     "heads": 2,
@@ -30,7 +30,7 @@ SIZES = {
     "attention_dropout": 0.0,
     "init_std": 0.1,
 }
-LAYERS = 2  # limit of layers per encoder or decoder
+LAYERS = 2  # each encoder or decoder is cut to at most this number of layers
 
 
 def toy_regions(count: int, seed: int = 0) -> Regions:
@@ -50,7 +50,7 @@ def toy_regions(count: int, seed: int = 0) -> Regions:
     )
 
 
-# Eight images with different captions and the same question, which can be answered only with the image.
+# Eight images, each with its own caption. All have the same question, so its answer depends on the image.
 _WORDS = ("dog", "bird", "tree", "person")
 NAMES = tuple(f"{first} {second}" for first in _WORDS for second in _WORDS)[:8]
 EIGHT = tuple(
@@ -124,7 +124,8 @@ class Case:
 
     def predictions(self) -> list[dict[str, Any]]:
         """Return the task's prediction for each query of all records."""
-        predicted = predict_records(self.task, self.model.eval(), list(self.records), batch_size=3)  # splits groups
+        # Batches of 3 split groups of queries that belong together.
+        predicted = predict_records(self.task, self.model.eval(), list(self.records), batch_size=3)
         self.model.train()
         return predicted
 

@@ -15,9 +15,9 @@ from diptych.models import SystemModel, rows
 from diptych.models.rows import Rows
 from diptych.testing.case import Case
 
-LEARNT = 0.05  # nats per word or answer; guessing among eight costs 2
-CHECK_EVERY = 50  # number of steps between checks of the answers
-RUBBISH = 1e4  # value that replaces rows which must not be read
+LEARNT = 0.05  # largest loss of a model that learnt, in nats per word or answer; a guess among eight has a loss of 2
+CHECK_EVERY = 50  # the model's answers are checked each time after this number of training steps
+RUBBISH = 1e4  # replaces values that the model must not read; if it reads them, its output changes
 
 
 def learn(case: Case, steps: int = 400, lr: float = 3e-3, anew: bool = False) -> Iterator[dict[str, float]]:

@@ -27,13 +27,13 @@ from diptych.training.checkpoint import steps_in
 from diptych.training.ranks import join_ranks
 from diptych.training.trainer import CHECKPOINTS
 
-# With these settings, 1, 2 or 4 processes give the same weights.
+# With these settings, training with 1, 2 or 4 processes gives the same weights.
 ALIKE = {
     "training.steps": 6, "training.checkpoint_every": 3, "training.batch": 8, "training.log_every": 1,
     "training.validate_every": "null", "training.patience": "null", "training.average_best": 1,
     "training.precision": "fp32", "training.device": "cpu", "data.split": "train",
     "model.dropout": 0, "model.attention_dropout": 0,
-    "optimizer.kind": "sgd", "optimizer.lr": 0.02,  # Adam would amplify rounding errors
+    "optimizer.kind": "sgd", "optimizer.lr": 0.02,  # not Adam, which would amplify rounding errors
 }  # fmt: skip
 KILLED = {"training.steps": 12, "training.checkpoint_every": 2, "optimizer.kind": "adamw", "optimizer.lr": 1e-3}
 
