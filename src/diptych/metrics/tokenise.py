@@ -46,7 +46,7 @@ _ALWAYS_SHORT = (  # abbreviations that keep their full stop
     "intl mfg natl univ sys etc est ext al cf vs ph tel sq st ste ave blvd rd ft mt mont ala ariz calif colo conn ct "
     "dak fla ga ind kan kans ky md mich minn mo neb nev okla penn tenn va vt wis wisc wyo elec adj adv arr"
 )
-_SHORT_AS_NAMES = "Ark Az Del Ill La Mass Miss Ore Pa Tex Wash"  # abbreviations only if capitalised: `miss.` ends a sentence
+_SHORT_AS_NAMES = "Ark Az Del Ill La Mass Miss Ore Pa Tex Wash"  # only if capitalised: `miss.` ends a sentence
 # Abbreviations only before a number: `no. 5`, but not `she answered no.`
 _SHORT_BEFORE_NUMBER = "no nos fig figs art pp ca op prop"
 
@@ -86,7 +86,7 @@ _KINDS = (
     r"-{5,}|-{2,4}|_+|\.\.\.|[!?]+|\*+|#+|<<|>>|``|''",
     r"\S",
 )
-_PATTERNS = tuple(re.compile(kind.replace(_M, "")) for kind in _KINDS)  # for texts without marks, these patterns are faster
+_PATTERNS = tuple(re.compile(kind.replace(_M, "")) for kind in _KINDS)  # faster, if a text has no marks
 _TWO_WORDS = {
     "cannot": ("can", "not"), "gonna": ("gon", "na"), "gotta": ("got", "ta"), "wanna": ("wan", "na"),
     "lemme": ("lem", "me"), "gimme": ("gim", "me"), "'tis": ("'t", "is"), "'twas": ("'t", "was"),
