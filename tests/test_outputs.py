@@ -162,7 +162,7 @@ def test_a_file_is_replaced_if_it_is_what_was_written(
         outputs.refuse_file(file)
     assert capsys.readouterr().err == ""
     outputs.refuse_file(file, force=True)
-    assert "plot.html is replaced, 6 bytes" in capsys.readouterr().err
+    assert "plot.html, which has 6 bytes" in capsys.readouterr().err
 
 
 def test_what_is_put_into_a_folder_while_it_is_replaced_stays(tmp_path: Path) -> None:

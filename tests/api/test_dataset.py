@@ -67,7 +67,7 @@ def test_a_split_chooses_nothing_in_data_that_names_its_splits(images: list[Path
     names = [f"images/{path.name}" for path in images]
     lines = [{"image": name, "captions": ["a dog"], "split": split} for name, split in zip(names, SPLITS, strict=True)]
     (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    with pytest.warns(UserWarning, match=r"names train, val; split= selects none, data\[...\] does") as warned:
+    with pytest.warns(UserWarning, match=r"select one of train, val by data\[...\], not with split=") as warned:
         assert len(Dataset.read(tmp_path / "own.jsonl", split="val")) == 3
     assert warned[0].filename == __file__
 
@@ -192,7 +192,7 @@ def test_what_is_no_rows_is_refused(images: list[Path]) -> None:
         with pytest.raises(DataError, match=error):
             Dataset.from_rows(wrong)
     unnamed = [{"file": row["image"], "caption": row["caption"]} for row in rows_of(images)]
-    with pytest.raises(DataError, match="row 0 has no column 'image'; pass image= as one of file, caption"):
+    with pytest.raises(DataError, match="row 0 has no column 'image'; set image= to one of file, caption"):
         Dataset.from_rows(unnamed)
     with pytest.raises(DataError, match=r"row 0 has no column 'text' \(caption=\); it has image, caption, split"):
         Dataset.from_rows(rows_of(images), caption="text")

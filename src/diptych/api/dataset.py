@@ -166,7 +166,7 @@ class Dataset(Sequence[Example]):
                 folder = None if images is None else Path(images)
                 made = cls(read(data, folder, split=split, seed=seed, skips=skips), data.stem)
         if split is not None and made.splits.keys() - {split, usual_split(split)}:
-            warnings.warn(f"{data} names {', '.join(made.splits)}; split= selects none, data[...] does", stacklevel=3)
+            warnings.warn(f"{data}: select one of {', '.join(made.splits)} by data[...], not with split=", stacklevel=3)
         return made
 
     @classmethod

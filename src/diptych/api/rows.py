@@ -90,7 +90,7 @@ class Columns:
             if isinstance(one, Real) and not math.isnan(one):  # pandas marks missing values with NaN
                 raise DataError(f"row {number} has the split {one!r}, expected a name such as 'train'")
         if len(names := _texts(given, number)) > 1:
-            raise DataError(f"row {number} has the splits {', '.join(names)}, expected one; leave one in the column")
+            raise DataError(f"row {number} has the splits {', '.join(names)}, expected one; keep one in the column")
         return names[0] if names else None
 
     def _questions(self, row: Any, number: int, key: str) -> Iterator[Question]:
@@ -132,7 +132,7 @@ class Columns:
         if named is not None and named not in row:
             raise DataError(f"row {number} has no column {named!r} ({name}=); it has {', '.join(map(str, row))}")
         if named is None and name == "image" and "image" not in row:
-            raise DataError(f"row {number} has no column 'image'; pass image= as one of {', '.join(map(str, row))}")
+            raise DataError(f"row {number} has no column 'image'; set image= to one of {', '.join(map(str, row))}")
         return row[named] if named is not None else row.get(name)
 
 

@@ -186,7 +186,7 @@ def check(
         hurt = damaged_files(folder) if folder is not None else []
         findings = [*hurt, *known_faults(data)]
         report = json.dumps({"ok": not hurt, "findings": findings}, indent=1) if as_json else "\n".join(findings)
-        print(report or (f"{folder}: every file is as it was written" if folder else f"{data}: no known fault"))
+        print(report or (f"{folder}: all files are complete and unchanged" if folder else f"{data}: no known fault"))
         raise SystemExit(1 if hurt else 0)
     opened = open_folder(model, revision=revision) if model is not None else None
     contract, seen = (None, None) if opened is None else (opened.contract, opened.seen)

@@ -207,7 +207,7 @@ def compare(
 
     given: list[str | None] = [*revision] if revision else [None]
     if len(given) > 2:
-        raise RecipeError(f"found --revision {len(given)} times, expected one for both models, or two: of A and of B")
+        raise RecipeError(f"found --revision {len(given)} times, expected one for both models, or two (A, then B)")
     pairs = (first, given[0]), (second, given[-1])
     one, other = (open_folder(name, revision=None if Path(name).exists() else of) for name, of in pairs)
     gain = paired_gain(one, other, data, split, task, skip_bad)

@@ -231,14 +231,14 @@ def mine_scorer(
     hold(out, "scorer")
     card = train_scorer(labelled, out, model, detector, precision)
     print(
-        f"{card['labels']} labels of {card['pictures']} pictures; AUC on {card['held_out']} held out "
-        f"{card['auc']:.3f} ({card['interval'][0]:.3f} to {card['interval'][1]:.3f}); pairs from {card['least']:.3f} "
-        f"on are kept; in {out}"
+        f"{card['labels']} labels of {card['pictures']} images; AUC on {card['held_out']} held-out pairs: "
+        f"{card['auc']:.3f} ({card['interval'][0]:.3f} to {card['interval'][1]:.3f}); pairs that score "
+        f"{card['least']:.3f} or more are kept; scorer: {out}"
     )
     if card["least"] >= 1:
         print(
-            f"no score reaches a precision of {card['precision_wanted']} on the pairs held out, so this scorer keeps "
-            "none: label more pictures, pass --model or --detector, or take a lower --precision"
+            f"no threshold has a precision of {card['precision_wanted']} on the held-out pairs, so this scorer keeps "
+            "no pairs; label more images, pass --model or --detector, or set a lower --precision"
         )
 
 
@@ -257,8 +257,8 @@ def mine_judge(
     hold(out, "judge")
     card = train_judge(folder, out, backbone=backbone, weights=weights)
     print(
-        f"{sum(card['pictures'].values())} pictures; AUC on {card['held_out']} held out {card['auc']:.3f} "
-        f"({card['interval'][0]:.3f} to {card['interval'][1]:.3f}); under {card['least']:.3f} is dropped; in {out}"
+        f"{sum(card['pictures'].values())} images; AUC on {card['held_out']} held-out images: {card['auc']:.3f} "
+        f"({card['interval'][0]:.3f} to {card['interval'][1]:.3f}); under {card['least']:.3f}, images are dropped; {out}"
     )
 
 

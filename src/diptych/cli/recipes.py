@@ -65,7 +65,7 @@ def plugins(as_json: AsJson = False) -> None:
         added = [f"  {word}: {', '.join(names)}" for word, names in plugin.adds.items() if names]
         print("\n".join([plugin.title, *(added if error is None else [f"  failed: {error}"])]))
     if not installed() and not as_json:
-        print("no installed package adds to Diptych (docs/from-outside.md describes how one does)")
+        print("no installed package extends Diptych (docs/from-outside.md describes how one does)")
     for plugin in installed():
         if plugin.error is not None:
             raise PluginError(plugin) from plugin.error

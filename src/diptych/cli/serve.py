@@ -62,7 +62,7 @@ def serve(
 
         def ready() -> None:
             for name, tasks in service.tasks.items():
-                print(f"{name}: {', '.join(tasks) or 'no task of the service'}", file=sys.stderr)
+                print(f"{name}: {', '.join(tasks) or 'none of the tasks that a service offers'}", file=sys.stderr)
             print(f"serving on {where} (documentation: {where}/docs); Ctrl-C stops it", file=sys.stderr, flush=True)
 
         serve(make_server(service, token, (host, *(allow_host or ())), ready), bound)
@@ -116,7 +116,7 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
         raise CheckpointError("no model to serve; pass a model folder or the folder of a run")
     if features is not None and not any(map(_reads_given, opened.values())):
         raise RecipeError(
-            f"--features {features} needs a model of precomputed features, but {', '.join(opened)} have their own "
+            f"--features {features} needs a model for precomputed features, but {', '.join(opened)} have their own "
             "detectors; leave out --features"
         )
     return opened

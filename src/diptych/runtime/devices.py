@@ -50,7 +50,7 @@ def choose_device(wanted: str, setting: str = "training.device") -> torch.device
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         if device.index >= count:
             raise RecipeError(
-                f"{setting}: found more processes on this machine than GPUs, of which torch sees {count}; start one "
+                f"{setting}: this machine has more processes than GPUs (torch sees {count}); start one "
                 f"process per GPU (torchrun --nproc-per-node={count}), or use cpu"
             )
     return device

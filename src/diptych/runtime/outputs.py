@@ -67,9 +67,7 @@ def refuse_folder(folder: Path, kind: Kind | None) -> None:
             raise OutputError(f"{folder} exists already ({_some(others)}); choose another folder, or delete it")
         if others and (there := _kind_of(folder)) != kind:
             what = f"a folder of {there}" if there else f"not empty ({_some(others)})"
-            raise OutputError(
-                f"{folder} is {what}, expected a folder that Diptych wrote as {kind}, or an empty one; choose another"
-            )
+            raise OutputError(f"{folder} is {what}, expected a folder that Diptych wrote as {kind}, or an empty folder")
     # `lexists` must be called first, because another rank may make the folder between the two calls.
     elif os.path.lexists(folder) and not folder.is_dir():
         raise OutputError(f"{folder} exists and is not a folder; choose a new or empty folder")
@@ -207,7 +205,7 @@ def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> N
         raise OutputError(
             f"{path} exists, and Diptych did not write it; choose another name, or pass --force to replace it"
         )
-    print(f"diptych: {path} is replaced, {path.stat().st_size:,} bytes", file=sys.stderr)
+    print(f"diptych: replacing {path}, which has {path.stat().st_size:,} bytes", file=sys.stderr)
 
 
 def note(path: Path, noted: Path | None = None) -> None:

@@ -80,7 +80,7 @@ class _Dtype:
 
     def set_order(self, state: object) -> None:
         if not isinstance(state, tuple) or len(state) < 5 or any(part is not None for part in state[2:5]):
-            raise PickleRefused("needs a compound numpy type")
+            raise PickleRefused("needs a structured numpy dtype")
         order: Any = state[1].decode("latin1") if isinstance(state[1], bytes) else state[1]
         if order not in ("<", ">", "|", "="):
             raise PickleRefused(f"needs a numpy type of the byte order {str(order)[:40]!r}")
@@ -134,7 +134,7 @@ def _scalar(dtype: object, raw: object) -> object:
 def _encoded(text: str, encoding: object = "latin1") -> bytes:
     """Return the bytes that a text represents. In pickles for Python 2, Python 3 writes bytes as a latin-1 text."""
     if encoding != "latin1":
-        raise PickleRefused(f"needs the encoding {str(encoding)[:40]!r}")
+        raise PickleRefused(f"has bytes in the encoding {str(encoding)[:40]!r}, not latin1")
     return text.encode("latin1")
 
 
@@ -165,7 +165,7 @@ class _Unpickler(pickle._Unpickler):
         raise PickleRefused("refers to an object outside of the pickle")
 
     def get_extension(self, code: int) -> None:
-        raise PickleRefused(f"uses the extension code {code}, which only its own program knows")
+        raise PickleRefused(f"uses the extension code {code}, which only the program that wrote it knows")
 
     def load_build(self: Any) -> None:
         state, built = self.stack.pop(), self.stack[-1]

@@ -53,7 +53,7 @@ def read_weights(path: Path) -> Tensors:
         raise CheckpointError(f"{path} is empty; copy it again from its source")
     tensors = _read_safetensors(path) if path.suffix == ".safetensors" else _read_torch(path)
     if not tensors:
-        raise CheckpointError(f"{path} holds no tensors; expected a state dict, which has tensors by name")
+        raise CheckpointError(f"{path} has no tensors; expected a state dict, which maps names to tensors")
     return tensors
 
 
