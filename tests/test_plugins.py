@@ -222,7 +222,7 @@ def test_packages_are_chosen_by_the_environment(broken: Path, monkeypatch: pytes
     done = diptych("plugins", "--json", path=path)
     assert (done.returncode, json.loads(done.stdout)["package"]) == (0, "tiny")
     monkeypatch.setenv("DIPTYCH_PLUGINS", "")
-    assert "no installed package adds" in diptych("plugins", path=path).stdout
+    assert "no installed package extends" in diptych("plugins", path=path).stdout
     monkeypatch.setenv("DIPTYCH_PLUGINS", "tini")
     done = diptych("plugins", path=path)
     assert done.returncode == 2

@@ -74,7 +74,7 @@ def test_the_same_call_returns_the_finished_run(
     first, lines = again(), list[Any]()
     written = {path: path.stat().st_mtime_ns for path in first.folder.rglob("*") if path.is_file()}
     assert again(on_log=lines.append).folder == first.folder
-    assert "finished before" in capsys.readouterr().err
+    assert "already finished with this recipe" in capsys.readouterr().err
     assert lines == []
     assert {path: path.stat().st_mtime_ns for path in first.folder.rglob("*") if path.is_file()} == written
     assert again(seed=1).folder != first.folder

@@ -121,7 +121,7 @@ def test_a_stopped_run_goes_on_and_changed_words_are_refused(begun: Path, run: C
     assert run(*command, "--set", "training.steps=2").code == 0
     written = (begun / "runs/mine/store/store.json").stat().st_mtime_ns
     again = run(*command, "--set", "training.steps=2")
-    assert (again.code, "finished before" in again.error) == (0, True)
+    assert (again.code, "already finished with this recipe" in again.error) == (0, True)
     again = run(*command, "--set", "training.steps=3")
     assert (again.code, "30 were there already" in again.error) == (0, True)
     assert (begun / "runs/mine/store/shard-00000.safetensors").stat().st_mtime_ns <= written

@@ -101,7 +101,7 @@ def test_other_files_are_refused_by_name(detector: FasterRCNN, tmp_path: Path) -
     (tmp_path / "evil.pth").write_bytes(pickle.dumps(Evil(), 2))
     refused("evil.pth", "would run its code")
     torch.save({"epoch": 3}, tmp_path / "other.pth")
-    refused("other.pth", "holds no tensors")
+    refused("other.pth", "has no tensors")
     (tmp_path / "cut.safetensors").write_bytes(b"1234567")
     refused("cut.safetensors", "cut short or is not a safetensors file")
     torch.save({"a": torch.zeros(1)}, tmp_path / "a.pth")

@@ -258,7 +258,7 @@ def mine_judge(
     card = train_judge(folder, out, backbone=backbone, weights=weights)
     print(
         f"{sum(card['pictures'].values())} images; AUC on {card['held_out']} held-out images: {card['auc']:.3f} "
-        f"({card['interval'][0]:.3f} to {card['interval'][1]:.3f}); under {card['least']:.3f}, images are dropped; {out}"
+        f"({card['interval'][0]:.3f} to {card['interval'][1]:.3f}); images under {card['least']:.3f} are dropped; {out}"
     )
 
 

@@ -67,7 +67,9 @@ def refuse_folder(folder: Path, kind: Kind | None) -> None:
             raise OutputError(f"{folder} exists already ({_some(others)}); choose another folder, or delete it")
         if others and (there := _kind_of(folder)) != kind:
             what = f"a folder of {there}" if there else f"not empty ({_some(others)})"
-            raise OutputError(f"{folder} is {what}, expected a folder that Diptych wrote as {kind}, or an empty folder")
+            raise OutputError(
+                f"{folder} is {what}, expected a folder that Diptych wrote as {kind}; choose an empty folder"
+            )
     # `lexists` must be called first, because another rank may make the folder between the two calls.
     elif os.path.lexists(folder) and not folder.is_dir():
         raise OutputError(f"{folder} exists and is not a folder; choose a new or empty folder")
