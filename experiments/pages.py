@@ -26,7 +26,8 @@ HEAD = f"""# Results
 
 Made by `make docs` from `experiments/results/` (scores) and `benchmarks/results/` (speed): no figure is typed by hand.
 Scores are multiplied by 100. **Bold** marks the best of the scores that are compared. {AT_CHANCE} marks chance: the 95%
-interval reaches the blind baseline. Scores without an interval are marked below the baseline plus {NEAR:.0f} points.
+interval reaches the blind baseline. A score without an interval has this mark
+if it is less than {NEAR:.0f} points above the baseline.
 Blind is the score without the image. The ceiling is the score of one annotator against the others. Each title links to
 all figures of the study, with command, machine, date and commit.
 """

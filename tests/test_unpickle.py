@@ -98,7 +98,7 @@ def test_calls_are_refused_and_not_made(evil: Any, protocol: int, tmp_path: Path
         (b"\x80\x02cnumpy\ndtype\n}X\x06\x00\x00\x00_buildcposix\nsystem\nsb.", "sets the state|calls posix"),
         (b"\x80\x02cnumpy\ndtype\nN}X\x06\x00\x00\x00_buildK\x01s\x86b.", "sets the state of an object"),
         (b"\x80\x02cnumpy\ndtype\n.", "holds a function"),
-        (b"\x80\x02cnumpy\nndarray\n)R.", "not filled"),
+        (b"\x80\x02cnumpy\nndarray\n)R.", "creates an array without its data"),
         (b"\x80\x02cnumpy.core.multiarray\n_reconstruct\nccollections\nOrderedDict\nK\x00\x85C\x01b\x87R.",
          "an array whose class is not numpy's"),
         (b"\x80\x02\x82\x01.", "extension code 1"),

@@ -145,7 +145,7 @@ def test_commands_in_an_error_stay_commands() -> None:
 COMMANDS = {  # a wrong request, with what its error names
     "evaluate --task vqa": "was not trained for vqa; run diptych finetune vqa --data DATA --model sample ",
     "evaluate --precision fp17": "diptych: --precision: 'fp17' is unknown; did you mean fp32",
-    "evaluate --revision v1": "diptych: --revision: found 'v1', but sample is a folder, so it has no revisions",
+    "evaluate --revision v1": "diptych: --revision: found 'v1', but sample is a folder; leave out the revision",
     "evaluate --task captoin": "no task 'captoin'; did you mean caption",
     "evaluate --task vqa --beams 2": "was not trained for vqa",
     "rank": "was not trained for retrieval",

@@ -83,3 +83,7 @@ def test_what_does_not_parse_is_seen(line: str) -> None:
     command = make_verb(verb) or typer.main.get_command(app).get_command(None, verb)  # type: ignore[attr-defined]
     with pytest.raises((AttributeError, UsageError)):
         command.make_context(verb, arguments)
+
+
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 130

@@ -57,7 +57,7 @@ def load(
     load_plugins()
     path = packaged(Path(source))
     if revision is not None and path.exists():
-        raise RecipeError(f"revision: found {revision!r}, but {source} is a folder, so it has no revisions")
+        raise RecipeError(f"revision: found {revision!r}, but {source} is a folder; leave out the revision")
     if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:
         from diptych.serving.hub import fetch
 

@@ -271,7 +271,10 @@ def mine_label(
     ),
     seed: int = Option(0, min=0, max=LARGEST_SEED, help="Seed of the pairs that are drawn."),
 ) -> None:
-    """Draw pairs of image and text to label, evenly over scores. Set `true` in each line; OUT.html shows the images."""
+    """Draw pairs of image and text to label, evenly over scores.
+
+    Fill in the field `true` of each line; OUT.html shows the images.
+    """
     from diptych.mining.judge.labelling import sample as draw
     from diptych.mining.report import write_sheet
 

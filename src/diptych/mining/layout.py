@@ -54,7 +54,7 @@ class RunLayout:
         return self._shard(stage, name, "json")
 
     def blob(self, name: str) -> Path:
-        """Return the path of the concatenated images of a shard of `index`, which has the offset of each."""
+        """Return the path of the file that holds all images of a shard. The shard's `index` table has their offsets."""
         return self._shard("index", name, "blob")
 
     def times(self, name: str) -> Path:

@@ -114,7 +114,7 @@ def _empty() -> Array:
 
 
 def _ndarray(*_: object) -> NoReturn:
-    raise PickleRefused("has an array that is not filled")
+    raise PickleRefused("creates an array without its data")
 
 
 def _reconstruct(kind: object, *_: object) -> Array:

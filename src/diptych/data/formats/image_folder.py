@@ -141,7 +141,10 @@ def _row(take: Callable[[JsonValue], None], head: list[str], row: tuple[str, lis
 
 
 def first_texts(columns: dict[str, Any], skips: Skips, where: str) -> Any:
-    """Return the texts of the first column that has some, as a list. Count other texts in `skips`."""
+    """Return the texts of the first column that has some, as a list.
+
+    Rows whose other columns have different texts are counted in `skips`.
+    """
     texts = {name: [one] if isinstance(one, str) else one for name, one in columns.items()}
     filled = [name for name, listed in texts.items() if _has_text(listed)]
     read = next(iter([*filled, *texts]), "")

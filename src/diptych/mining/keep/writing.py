@@ -35,7 +35,10 @@ _PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "
 
 @dataclass(frozen=True)
 class KeepStage:
-    """Write records, verdicts and the funnel, from the table `joined`."""
+    """Writes the records that are kept, the reason why each other image was dropped, and the counts after each rule.
+
+    It reads the table `joined`.
+    """
 
     job: MiningJob
     write_page: Callable[[RunLayout, funnel.Funnel, dict[str, Any]], object] | None

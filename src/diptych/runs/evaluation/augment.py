@@ -177,7 +177,7 @@ def _goes_round(words: Sequence[str]) -> bool:
 def _claim(out: Path, settings: Augmentation) -> dict[str, Tally]:
     """Write the settings to the folder `out`, or compare them with the settings that it already has.
 
-    Return {batch: counts}. Raises RecipeError for other settings.
+    Return {batch: its counts} for the batches that are finished. Raises RecipeError for other settings.
     """
     claim(out, "store")
     if not (out / FILE).is_file():

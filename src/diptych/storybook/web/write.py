@@ -59,7 +59,7 @@ def write(
 def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], list[str], dict[str, str]]:
     """Write the pages of one WARC file.
 
-    Return the lines of truth.jsonl, the lines of addresses.tsv, and the faults by URL.
+    Return the lines of truth.jsonl, the lines of addresses.tsv, and {URL: the fault that the test server shows}.
     """
     warc = [_record("warcinfo", "", b"software: diptych storybook web\r\n", "application/warc-fields")]
     truth: list[str] = []

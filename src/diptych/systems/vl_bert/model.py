@@ -352,7 +352,7 @@ class VisualFeatures(nn.Module):
         if self.config.whole == "given" and batch.whole is not None:
             return whole_feature(batch, self.whole)
         if self.config.whole == "given" and batch.boxes.shape[1]:
-            raise DataError("the image has no feature of the whole image; set model.whole=mean", key=batch.keys[0])
+            raise DataError("the store has no feature of the whole image; set model.whole=mean", key=batch.keys[0])
         visible = (batch.regions_present & ~batch.hidden)[..., None].to(features)
         mean: Tensor = (features * visible).sum(1) / visible.sum(1).clamp(min=1)
         return mean

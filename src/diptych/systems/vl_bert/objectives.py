@@ -59,7 +59,7 @@ class VLBertObjectives(SeenClasses):
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         """Return the schedule: one forward pass per step.
 
-        Pairs are mismatched before words and regions are hidden, so that both belong to the same image.
+        Some texts are exchanged first, then words and regions are hidden. So all losses read the same pairs.
         """
         words = MaskedLanguage(
             vocabulary,

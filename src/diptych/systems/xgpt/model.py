@@ -155,7 +155,7 @@ class Xgpt(DecoderModel):
             states, target = self._in_one(batch, x, present, regions)
         else:
             closed = closing(~attention_mask(tables, regions, text, 0, present)[:, None], x)
-            # The decoder attends to all states of the encoder.
+            # A decoder attends to all states of the encoder, so none may be left out.
             requested = self._requested(batch, x, regions) if batch.target is None else None
             for layer in self.encoder[:-1]:
                 x = layer(x, closed)

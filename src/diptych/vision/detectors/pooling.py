@@ -14,7 +14,7 @@ def pool_regions(
     `roi_align(aligned=True)`).
 
     Boxes are fractions of the map. A bilinear weight is the product of a weight for the row and a weight for the
-    column. This also holds for the mean over the samples of a cell.
+    column. So is a weight of the mean over a cell's samples. So rows are pooled first, then columns.
     """
     count, each = boxes.shape[:2]
     channels, height, width = maps.shape[1:]
