@@ -48,7 +48,7 @@ def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_ranks("cpu", 4) == 4
     monkeypatch.setenv("LOCAL_RANK", "2")
     for wanted in ("auto", "cuda"):
-        with pytest.raises(RecipeError, match=r"training.device: .*processes than GPUs .* sees 2\);.*--nproc-per-node=2"):
+        with pytest.raises(RecipeError, match=r"training.device: .*more processes .* sees 2\);.*--nproc-per-node=2"):
             choose_device(wanted)
 
 
