@@ -1,5 +1,6 @@
 """Regions of a detector, the whole picture of a backbone: DenseNet, ResNet or GoogLeNet, as ImageBERT tried."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ from diptych.core import Object, Record
 from diptych.data.check import check
 from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.vision.backbones.backbone import Backbone
-from diptych.vision.detectors.grid import Grid
+from diptych.vision.detectors.grid import Grid, backbone_of
 from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.image_feature import WithImageFeature
 from diptych.vision.detectors.letterbox import letterbox
@@ -70,3 +71,12 @@ def test_what_is_no_backbone_is_refused(tmp_path: Path):
     detector.save(tmp_path / "both")
     with pytest.raises(RecipeError, match="does not accept a selection rule"):
         load_detector(tmp_path / "both", Selection(most=3))
+
+
+@pytest.mark.parametrize("option", ["--backbone", "--image-feature"])
+def test_without_a_network_the_error_names_the_import_of_a_backbone(option: str) -> None:
+    name = "timm/tf_efficientnet_lite2"
+    command = f"diptych import detector grid:{name} --weights FILE --out FOLDER"
+    remedy = f"With {option}, first run: {command}; then pass {option} FOLDER"
+    with pytest.raises(CheckpointError, match=f"cannot get the weights of {name} .*{re.escape(remedy)}"):
+        backbone_of(name, option)

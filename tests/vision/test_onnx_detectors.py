@@ -344,3 +344,31 @@ def test_the_number_of_regions_is_a_setting_too(tmp_path: Path) -> None:
         keep_detector(str(path), tmp_path / "wrong", settings=["least=many"])
     with pytest.raises(RecipeError, match="--backbone timm/NAME, onnx:FILE or FOLDER"):
         open_detector(f"onnx:{write(tmp_path / 'bare.onnx', {'boxes': BOXES, 'scores': SCORES})}")
+
+
+@pytest.mark.parametrize("axes", [(1, 3, 32, 32), (1, 32, 32, 3)])
+@pytest.mark.parametrize("table", [False, True])
+def test_a_map_of_the_file_gives_the_features_in_one_pass(tmp_path: Path, axes: tuple[int, ...], table: bool) -> None:
+    """The feature of a region is the mean of the map inside its box, as with a backbone of the same map."""
+    cells = np.random.default_rng(0).normal(size=(1, 5, 4, 4)).astype(np.float32)
+    laid = cells if axes[1] == 3 else cells.transpose(0, 2, 3, 1)
+    boxes: dict[str, Any] = {"boxes": BOXES, "scores": SCORES}
+    settings = ["features=last"]
+    if table:  # no output is named like boxes: the setting makes it a detector
+        boxes = {"output": np.concatenate([BOXES, SCORES], 2)}
+        settings += ["objectness=false", "form=xyxy", "fit=stretch"]
+    both = open_detector(f"onnx:{write(tmp_path / 'both.onnx', boxes | {'last': laid}, axes)}", settings=settings)
+    apart = open_detector(
+        f"onnx:{write(tmp_path / 'boxes.onnx', boxes, axes)}",
+        settings=settings[1:],
+        backbone=f"onnx:{write(tmp_path / 'map.onnx', {'last': laid}, axes)}",
+    )
+    found, wanted = (one.detect([SQUARE], RECORDS[:1])[0] for one in (both, apart))
+    assert both.contract.feature_size == 5
+    assert torch.equal(found.boxes, wanted.boxes)
+    assert found.features is not None
+    torch.testing.assert_close(found.features, wanted.features)
+    both.save(tmp_path / "kept")
+    again = load_detector(tmp_path / "kept")
+    assert again.contract == both.contract
+    assert torch.equal(again.detect([SQUARE], RECORDS[:1])[0].features, found.features)  # type: ignore[arg-type]

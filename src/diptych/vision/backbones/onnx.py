@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from diptych.runtime.errors import RecipeError
@@ -32,15 +33,22 @@ class _LastMap(nn.Module):
         if cells.ndim == 3:
             return as_map(cells)
         if cells.ndim == 4:
-            # The two axes of equal length are the sides of the map. If all three are equal, the output has the input's
-            # layout.
-            _, first, middle, third = cells.shape
-            last = self.feed.layout == "nhwc" if (first == middle) == (middle == third) else first == middle
-            return cells.permute(0, 3, 1, 2) if last else cells
+            return channels_second(cells, self.feed.layout)
         raise RecipeError(
             f"the output {self.output} is {tuple(cells.shape)}, expected a map (B, F, h, w) or tokens (B, N, F); "
             f"pass --set map=NAME with another output: {', '.join(self.graph.outputs)}"
         )
+
+
+def channels_second(cells: Tensor, layout: str) -> Float[Tensor, "B F h w"]:
+    """Return a feature map of either layout as (B, F, h, w). `layout`: that of the network's input.
+
+    The two axes of equal length are the sides of the map. If all three are equal, or none, the map has the input's
+    layout.
+    """
+    _, first, middle, third = cells.shape
+    last = layout == "nhwc" if (first == middle) == (middle == third) else first == middle
+    return cells.permute(0, 3, 1, 2) if last else cells
 
 
 def read(path: Path, settings: Mapping[str, Any], report: Callable[[str], object]) -> OpenedNetwork:

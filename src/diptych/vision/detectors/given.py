@@ -33,6 +33,7 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import write_detector
 from diptych.vision.features.files import FeatureFiles, NoFeatures, open_features, state_of
+from diptych.vision.features.h5 import AHEAD
 from diptych.vision.features.profile import PICTURES, name_of, profile_of
 from diptych.vision.features.raw import Raw, refuse
 from diptych.vision.image_files import BEYOND, picture_size, same_shape
@@ -140,7 +141,7 @@ class GivenRegions:
     def detect(self, pictures: Sequence[Picture], records: Sequence[Record]) -> list[Regions]:
         regions = []
         for number, record in enumerate(records):
-            for one in records[number + (number > 0) : number + 2]:
+            for one in records[number + AHEAD * (number > 0) : number + AHEAD + 1]:
                 self.files.expect(one)
             try:
                 regions.append(self.files.read(record, partial(self._one, record=record)))

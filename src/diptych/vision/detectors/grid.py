@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from diptych.core import FeatureContract, Record, Regions
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.backbones.opened import refuse_unknown
 from diptych.vision.detectors.detector import NetworkDetector, Picture, regions_of
@@ -89,7 +89,11 @@ def backbone_of(name: str, option: str) -> Backbone:
     if name.startswith(ONNX):
         return Backbone.from_onnx(Path(name.removeprefix(ONNX)), {})
     if not (Path(name) / DETECTOR).is_file():
-        return Backbone.of(name)
+        try:
+            return Backbone.of(name)
+        except CheckpointError as error:
+            remedy = f"diptych import detector grid:{name} --weights FILE --out FOLDER; then pass {option} FOLDER"
+            raise CheckpointError(f"{error}. With {option}, first run: {remedy}") from error
     grid = load_detector(Path(name))
     if not isinstance(grid, Grid):
         held = grid.contract.extractor

@@ -6,7 +6,7 @@ The user sets the meaning of inputs and outputs (`OnnxSettings`), or it is infer
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
 
@@ -20,6 +20,7 @@ from torchvision.ops import box_convert
 
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.vision.backbones.onnx import channels_second
 from diptych.vision.backbones.onnx_graph import Axis, Feed, Graph
 from diptych.vision.backbones.opened import refuse_unknown, three
 from diptych.vision.detectors.detector import Picture
@@ -52,7 +53,7 @@ class OnnxSettings(BaseModel):
     boxes: str  # name of the output with boxes; the next three fields also name outputs
     scores: str | None = None
     labels: str | None = None
-    features: str | None = None
+    features: str | None = None  # a row per box, or a feature map of the whole input
     form: Literal["xyxy", "cxcywh", "xywh", "yxyx", "yolox"]  # yolox: offsets, see `_in_pixels`
     unit: Literal["pixels", "fractions"] = "pixels"  # fractions: relative to the network's input
     activation: Literal["none", "sigmoid", "softmax"] = "none"  # function to apply to the scores
@@ -99,6 +100,8 @@ class OnnxProposer(Proposer):
             proposer.class_names = tuple(f"class {number}" for number in range(trial.labels.shape[1]))
         if trial.features is not None:
             proposer.feature_size = trial.features.shape[1]
+        elif trial.maps:
+            proposer.feature_size = len(trial.maps[0])
         given = {*changes, *(SIZES if "size" in changes else ())}
         for key, value in {**feed.model_dump(), **settings.model_dump()}.items():
             if key not in given and value:
@@ -132,13 +135,20 @@ class OnnxProposer(Proposer):
         boxes = self._corners(boxes)
         if wanted.unit == "pixels":
             boxes = boxes / torch.tensor([wanted.width, wanted.height] * 2)
-        features = None if wanted.features is None else _rows(outputs[wanted.features], len(boxes), wanted.features)
+        features, maps = None, []
+        if wanted.features is not None:
+            output = outputs[wanted.features]
+            if output.ndim == 4:
+                maps.append(channels_second(output, self.feed.layout)[0])
+            else:
+                features = _rows(output, len(boxes), wanted.features)
         if scores.numel() and not (float(scores.min()) >= -1e-3 and float(scores.max()) <= 1 + 1e-3):
             raise CheckpointError(
                 f"{self.name}: scores from {scores.min():g} to {scores.max():g}, expected probabilities; pass "
                 "--set activation=sigmoid or --set activation=softmax"
             )
-        return Candidates((boxes / share.repeat(2)).clamp(0, 1), scores.clamp(0, 1), labels, features)
+        boxes = (boxes / share.repeat(2)).clamp(0, 1)
+        return Candidates(boxes, scores.clamp(0, 1), labels, features, maps, share if maps else None)
 
     def _corners(self, boxes: Float[Tensor, "N 4"]) -> Float[Tensor, "N 4"]:
         """Convert boxes of the form `settings.form` to corners x1 y1 x2 y2. The unit does not change."""
@@ -253,7 +263,8 @@ def guess(graph: Graph, feed: Feed, changes: Mapping[str, Any]) -> OnnxSettings:
         if changes.get(key) is not None:
             graph.named(key, str(changes[key]), outputs)
     boxes = str(changes.get("boxes") or _like(outputs, *BOXES) or next(iter(outputs)))
-    others = {name: axes for name, axes in outputs.items() if name != boxes}
+    features = changes.get("features") or _like([name for name in outputs if name != boxes], "feature", "feat", "embed")
+    others = {name: axes for name, axes in outputs.items() if name not in (boxes, features)}
     layout = changes.get("outputs") or _layout(outputs[boxes], bool(others))
     dense, separate = layout in ("rows", "columns"), layout == "apart"
     width, height = _size(feed.side(graph), changes.get("size"))
@@ -265,7 +276,7 @@ def guess(graph: Graph, feed: Feed, changes: Mapping[str, Any]) -> OnnxSettings:
         boxes=boxes,
         scores=_like(others, "score", "conf", "prob", "logit") if separate else None,
         labels=_like(others, "label", "class_id", "classes", "cls") if separate else None,
-        features=_like(others, "feature", "feat", "embed"),
+        features=features,
         form="cxcywh" if dense else "xyxy",
         objectness=layout == "rows",
     )
@@ -280,12 +291,12 @@ SIZES = {"width", "height"}
 def is_backbone(path: Path, changes: Mapping[str, Any]) -> bool:
     """Return True if the ONNX file is a backbone: it outputs a map or tokens, and no output is named like boxes.
 
-    Settings in `changes` take precedence: `map` means a backbone; `boxes` or `outputs` mean a detector.
+    Settings in `changes` take precedence: `map` means a backbone; `boxes`, `outputs` or `features` mean a detector.
 
     A feature map has four axes. Tokens have three axes, and a shape unlike that of boxes.
     """
     outputs = Graph.read(path).outputs
-    if "map" in changes or {"boxes", "outputs"} & changes.keys() or _like(outputs, *BOXES) is not None:
+    if "map" in changes or {"boxes", "outputs", "features"} & changes.keys() or _like(outputs, *BOXES) is not None:
         return "map" in changes
     if any(len(axes) == 4 for axes in outputs.values()):
         return True
@@ -301,7 +312,7 @@ def _layout(axes: Sequence[Axis], others: bool) -> Layout:
     YOLOv8 has columns, YOLOv5 has rows, and exports with NMS have six numbers per box. `others`: the network has
     further outputs.
     """
-    if others and (not axes or axes[-1] in (4, None)):
+    if (axes and axes[-1] == 4) or (others and (not axes or axes[-1] is None)):
         return "apart"
     across, down = (axes[-1], axes[-2]) if len(axes) >= 2 else (None, None)
     if across == 6 and (down is None or down < MANY):
@@ -348,7 +359,7 @@ def _in_pixels(boxes: Float[Tensor, "N 4"], cells: Float[Tensor, "M 3"]) -> Floa
     return torch.cat([boxes[:, :2] + cells[:, :2], boxes[:, 2:].exp()], 1) * cells[:, 2:]
 
 
-def _like(names: Mapping[str, Any], *parts: str) -> str | None:
+def _like(names: Collection[str], *parts: str) -> str | None:
     return next((name for part in parts for name in names if part in name.lower()), None)
 
 
