@@ -1,6 +1,7 @@
 """Scores from Python, with their counts, and paired comparisons."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -71,6 +72,7 @@ def test_few_items_are_shown_with_their_count_and_a_warning(captioner: Run) -> N
     assert scores.to_json()["warning"] == warning
     assert type(scores).from_json(json.loads(json.dumps(scores.to_json()))) == scores
     assert "6 items, 6 images; only 6 scored" in repr(scores)
+    assert "1 item, 1 image;" in repr(replace(scores, items=1, pictures=1))
     assert len(repr(scores)) <= 300
     assert warning in scores._repr_html_()
     console = Console(width=200)

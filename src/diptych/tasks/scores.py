@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from diptych.core.shares import FEWEST
 from diptych.data.leakage import Leakage
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, rows_by_picture
-from diptych.runtime.errors import nearest
+from diptych.runtime.errors import counted, nearest
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,11 +80,15 @@ class Scores:
         """A warning if too few items were scored, else ""."""
         return f"only {self.items} scored: too few for a reliable score" if self.few else ""
 
+    @property
+    def _size(self) -> str:
+        return f"{counted(self.items, 'items')}, {counted(self.pictures, 'images')}"
+
     def __repr__(self) -> str:
         listed = ", ".join(f"{score.name} {score.value:.1f}" for score in self.scores)[:120]
         warning = f"; {self.warning}" if self.few else ""
         seen = "" if self.trained_on is None else f"; {self.trained_on.text[:100]}"
-        return f"<diptych.Scores of {self.task}: {listed}; {self.items} items, {self.pictures} images{warning}{seen}>"
+        return f"<diptych.Scores of {self.task}: {listed}; {self._size}{warning}{seen}>"
 
     def _repr_html_(self) -> str:
         columns = ("score", "value", "low", "high", "blind", "ceiling")
@@ -92,7 +96,7 @@ class Scores:
         shown = [columns, *([name, *("" if one is None else f"{one:.1f}" for one in values)] for name, *values in rows)]
         seen = "" if self.trained_on is None else escape(f"{self.trained_on.text}.")
         lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in shown)
-        return f"<table>{lines}</table><p>{self.items} items, {self.pictures} images. {seen} <b>{self.warning}</b></p>"
+        return f"<table>{lines}</table><p>{self._size}. {seen} <b>{self.warning}</b></p>"
 
     def __getitem__(self, name: str) -> Score:
         if named := [score for score in self.scores if score.name == name]:
