@@ -50,7 +50,7 @@ def test_a_package_that_fails_stops_only_what_needs_it(broken: Path, tmp_path: P
     model = tmp_path / "model"
     for given, about in (
         (("pretrain", "odd/small/pretrain", "--data", store, "--out", tmp_path / "out"), "no recipe 'odd/small"),
-        (("finetune", "odd", "--data", store, "--model", model, "--out", tmp_path / "out"), "for a task 'odd'"),
+        (("finetune", "odd", "--data", store, "--model", model, "--out", tmp_path / "out"), "'odd' is not a task"),
         (("extract", tmp_path / "mine.odd", "--detector", "grid", "--out", tmp_path / "out"), "is not data that Dip"),
         (("odd", "a.png"), "No such command 'odd'"),
     ):

@@ -235,7 +235,7 @@ def test_a_recipe_lasts_by_epochs_and_validates_on_the_whole_split(world: Path, 
 
 
 def test_what_a_call_lacks_is_named(world: Path, pretrained: Run) -> None:
-    with pytest.raises(RecipeError, match="no model is fine-tuned for a task 'captions'; did you mean caption"):
+    with pytest.raises(RecipeError, match="'captions' is not a task for fine-tuning; did you mean caption"):
         finetune("captions", world, pretrained.folder)
     with pytest.raises(RecipeError, match=r"found neither a recipe nor a model; pass model=\.\.\., or recipe='SYSTEM"):
         finetune("caption", world)

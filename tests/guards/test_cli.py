@@ -131,6 +131,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]
     return dict(zip(MISSING, zip(codes, errors, strict=True), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "wanted"), MISSING.items())
 def test_what_is_missing_is_named_before_torch_is_imported(
     words: str, wanted: str, ended: dict[str, tuple[int, str]]

@@ -56,29 +56,28 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 
 
-def sentences(path: Path) -> Iterator[tuple[int, str]]:
+def sentences(source: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of every docstring, comment and message (a string of two words or more) of a file."""
-    source = path.read_text()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
             yield node.lineno, node.value
 
 
-def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(path.read_text())):
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text:
                 yield getattr(node, "lineno", 1), text
 
 
-def defined(path: Path) -> Iterator[tuple[int, str]]:
+def defined(stem: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and name of everything that a file gives a name."""
-    yield 1, path.stem
-    for node in ast.walk(ast.parse(path.read_text())):
+    yield 1, stem
+    for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):
@@ -94,16 +93,18 @@ def faults(room: str) -> list[str]:
     refused = []
     for path in sorted((ROOT / "src/diptych" / room).rglob("*.py")):
         place = str(path.relative_to(ROOT / "src/diptych"))
-        for line, text in sentences(path):
+        source = path.read_text()
+        tree = ast.parse(source)
+        for line, text in sentences(source, tree):
             for match in PATTERN.finditer(text):
                 word = match[1].lower()
                 if (place, word) not in EXCEPTIONS:
                     refused.append(f"{place}:{line}: {word!r}: write {REFUSED[word]}")
-        for line, text in docstrings(path):
+        for line, text in docstrings(tree):
             for sentence in re.split(r"(?<=[.!?:])\s+|\n\s*\n|\n\s*[-*] ", text):
                 if len(sentence.split()) > LONGEST:
                     refused.append(f"{place}:{line}: {len(sentence.split())} words in one sentence: {sentence[:60]}...")
-        for line, name in defined(path):
+        for line, name in defined(path.stem, tree):
             if name in NAMES and (place, name) not in EXCEPTIONS:
                 refused.append(f"{place}:{line}: the name {name!r}")
     return refused
@@ -157,11 +158,13 @@ def of_page(path: Path) -> list[str]:
 def of_program(path: Path) -> list[str]:
     found = []
     in_src = path.is_relative_to(ROOT / "src")  # where `faults` looks for words
-    for line, text in sentences(path):
+    source = path.read_text()
+    tree = ast.parse(source)
+    for line, text in sentences(source, tree):
         for word in words_in(text):
             if not (in_src and PATTERN.match(word[1:])):
                 found.append(f"{line}: {word}")
-    for line, text in docstrings(path) if not in_src else ():
+    for line, text in docstrings(tree) if not in_src else ():
         for sentence in re.split(r"(?<=[.!?:])\s+|\n\s*\n|\n\s*[-*] ", text):
             if len(sentence.split()) > LONGEST:
                 found.append(f"{line}: {len(sentence.split())} words in one sentence: {sentence[:60]}...")
@@ -214,12 +217,12 @@ def test_sentences_and_names_are_plain(room: str) -> None:
     assert not faults(room)
 
 
-def test_the_guard_sees_words_sentences_and_names(tmp_path: Path) -> None:
-    path = tmp_path / "way.py"
-    path.write_text('"""It tells so many."""\n\nfound = "goes on: it said"  # beside\n')
-    words = [match[1] for _, text in sentences(path) for match in PATTERN.finditer(text)]
+def test_the_guard_sees_words_sentences_and_names() -> None:
+    source = '"""It tells so many."""\n\nfound = "goes on: it said"  # beside\n'
+    tree = ast.parse(source)
+    words = [match[1] for _, text in sentences(source, tree) for match in PATTERN.finditer(text)]
     assert sorted(words) == ["beside", "goes on", "said", "so many", "tells"]
-    assert [name for _, name in defined(path) if name in NAMES] == ["way", "found"]
+    assert [name for _, name in defined("way", tree) if name in NAMES] == ["way", "found"]
 
 
 def test_the_guard_sees_phrases_lines_and_long_sentences(tmp_path: Path) -> None:

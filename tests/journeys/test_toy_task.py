@@ -135,10 +135,10 @@ def test_unknown_tasks_are_refused_with_the_nearest_name(
 ) -> None:
     wrong = run("finetune", "captions", "--data", world, "--model", tmp_path, "--out", tmp_path / "out")
     assert wrong.code == 2
-    assert "no model is fine-tuned for a task 'captions'; did you mean caption" in wrong.error
+    assert "'captions' is not a task for fine-tuning; did you mean caption" in wrong.error
     taught = run("finetune", "pretrain", "--data", world, "--model", tmp_path, "--out", tmp_path / "out")
     assert taught.code == 2
-    assert "no model is fine-tuned for a task 'pretrain'" in taught.error
+    assert "'pretrain' is not a task for fine-tuning" in taught.error
     recipe = run("pretrain", "unified-vlp/small/pretrain", "--data", world, "--out", tmp_path, "--set", "task=nlv")
     assert recipe.code == 2
     assert "task: no task 'nlv'; did you mean nlvr" in recipe.error

@@ -163,6 +163,7 @@ def test_a_shard_that_is_cut_under_its_reader_is_named(make_store: MakeStore) ->
     assert done.stdout.splitlines() == [cut, cut, cut, "gone, and read"]
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_store_is_seen_or_changes_nothing(make_store: MakeStore) -> None:
     """Of each file every 7th byte, and every byte of the tables and words; which bit goes with the place."""
     store = make_store(3)

@@ -12,6 +12,7 @@ def test_it_is_the_share_of_pairs_in_the_right_order() -> None:
     assert np.isnan(auroc(scores, np.zeros(5, dtype=bool)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 4])
 def test_it_equals_torchmetrics(classes: int) -> None:
     from torchmetrics.functional.classification import binary_auroc, multiclass_auroc  # 40 MB

@@ -160,6 +160,7 @@ def test_features_are_told_by_hand():
     assert objective.loss(model, states, without) == 0
 
 
+@pytest.mark.slow
 def test_features_are_asked_where_classes_are():
     chosen = MaskedRegionClass(rate=0.5).prepare(samples(5), Random(0))
     again = MaskedRegionFeature(rate=0.5).prepare(chosen, Random(1))

@@ -165,6 +165,7 @@ def test_words_are_drawn_and_the_code_takes_the_likeliest():
             assert torch.equal(guesses[0][asked], model.heads["word"](states.text[asked]).argmax(-1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["A", "C"])
 def test_a_sample_s_guesses_are_its_own(scheme: str) -> None:
     """Whichever batch it is in, and whatever torch's generator says."""

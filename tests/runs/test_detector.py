@@ -52,6 +52,7 @@ def test_the_truth_is_that_of_the_whole_record() -> None:
     assert int((batch.attributes["colour"] < 0).sum()) == 0
 
 
+@pytest.mark.slow
 def test_it_trains_saves_and_goes_on(tmp_path: Path) -> None:
     console = Console(quiet=True)
     detector = train_detector(recipe(2), tmp_path / "run", console=console)
@@ -66,6 +67,7 @@ def test_it_trains_saves_and_goes_on(tmp_path: Path) -> None:
         train_detector(recipe(3), tmp_path / "run", console=console)
 
 
+@pytest.mark.slow
 def test_it_may_go_on_after_a_stop(tmp_path: Path) -> None:
     """A run whose second half begins from its checkpoint ends with the same weights."""
     console = Console(quiet=True)

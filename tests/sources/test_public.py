@@ -329,6 +329,7 @@ FORMS: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_nothing_but_a_data_error_ever_comes_out(data: st.DataObject, tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def has_rare(one: Scene) -> bool:
     return any(is_rare(thing.kind, thing.colour) for thing in one.figures)
 
 
+@pytest.mark.slow
 def test_rare_combinations_are_only_in_their_split() -> None:
     assert all(sum(is_rare(kind, colour) for colour in COLOURS) == 1 for kind in KINDS)
     assert all(len(colours_of(kind)) == 7 for kind in KINDS)

@@ -64,5 +64,5 @@ def find_learnt(name: str) -> TaskSpec:
     """
     learnt = [spec.name for spec in TASKS.values() if not spec.pretrains]
     if name not in learnt:
-        raise unknown_name(f"no model is fine-tuned for a task {name!r}; {nearest(name, learnt)}")
+        raise unknown_name(f"{name!r} is not a task for fine-tuning; {nearest(name, learnt)}")
     return TASKS[name]

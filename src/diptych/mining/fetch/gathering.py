@@ -156,7 +156,7 @@ class Blob:
                 self.file.close()
             self.partial.unlink(missing_ok=True)
             why = "the disk is full" if error.errno == errno.ENOSPC else f"cannot write {self.path}: {error.strerror}"
-            raise DiptychError(f"{why}; free space for {self.path.parent} and run the same command again") from error
+            raise DiptychError(f"{why}; free space in {self.path.parent}, and run the same command again") from error
 
     def commit(self) -> Counts:
         with self._disk_errors():

@@ -30,7 +30,7 @@ def import_unified_vlp(
     vocabulary = bert.vocabulary_for(path, len(theirs[bert.WORDS]), vocabulary_file, lowercase, "bert-base-cased")
     width, segments, positions = theirs[bert.WORDS].shape[1], len(theirs[bert.SIZED[0]]), len(theirs[bert.SIZED[1]])
     if segments not in (2, 6):
-        raise CheckpointError(f"{path} has {segments} segments; pass a model with 6, or 2 (without --new_segment_ids)")
+        raise CheckpointError(f"{path} has {segments} segment embeddings; pass a Unified VLP model, which has 6 or 2")
     heads = bert.heads_for(path, width, heads)
     if positions < max_regions + 3:
         raise CheckpointError(f"{path} has {positions} positions, too few for {max_regions} regions; lower max_regions")
