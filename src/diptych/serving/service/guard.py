@@ -74,8 +74,7 @@ class RequestGuard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._ours(host):
-            why = f"{host[:100]!r} is not an address of this service; use its address, or serve with --allow-host"
-            raise RequestRefused(421, why, "host")
+            raise RequestRefused(421, f"{host[:100]!r} is not this service; use its address, or --allow-host", "host")
         self._check_site(scope, headers, host)
         if self.token is not None and scope["path"] not in OPEN and not self._knows_token(headers):
             raise RequestRefused(
