@@ -142,7 +142,7 @@ def test_a_folder_whose_name_is_not_utf8_is_refused(
     if "--out X" not in words:
         Path(name).mkdir()
     assert run_verb(words.replace("X", name).split(), debug=False) == 1
-    assert "is not UTF-8; rename it, or pass another" in capsys.readouterr().err
+    assert "is not UTF-8; rename the file, or pass another" in capsys.readouterr().err
     assert Path(name).exists() == ("--out X" not in words)
     with pytest.raises(DiptychError, match="is not UTF-8"):
         export(None, Path(name), "torch")  # type: ignore[arg-type]

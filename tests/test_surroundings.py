@@ -69,7 +69,10 @@ def test_a_working_folder_that_is_gone_is_named(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert run_verb(["extract", "world", "--out", "again", "--detector", "detector"], debug=False) == 1
-    assert capsys.readouterr().err == "diptych: the folder that this command runs in is gone; change to another one\n"
+    assert (
+        capsys.readouterr().err
+        == "diptych: the folder that this command runs in does not exist any more; change to another folder\n"
+    )
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a system without /dev/full")
@@ -83,7 +86,7 @@ def test_an_output_that_takes_nothing_is_named() -> None:
             check=False,
         )
     assert done.returncode == 1
-    wanted = "cannot print or write: No space left on device; make room and run the same command again"
+    wanted = "cannot print or write: No space left on device; free disk space and run the same command again"
     assert done.stderr == f"diptych: {wanted}\n"
 
 

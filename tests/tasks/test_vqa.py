@@ -56,7 +56,7 @@ def test_a_question_that_nobody_answered_is_asked_and_neither_taught_nor_scored(
     monkeypatch.setattr(TrainingRecords, "words", lambda _: iter(records))
     notes = list(VQA.training.notes(task, TrainingRecords.__new__(TrainingRecords)))
     assert notes[0] == "1 of 3 questions are left out: they have no answers"
-    fate = "train with every answer as wrong" if form == "binary" else "are left out"
+    fate = "are trained with every answer as wrong" if form == "binary" else "are left out"
     assert notes[1] == f"1 of 3 questions {fate}: the model's list has none of their answers (the first: c, 'no')"
 
 

@@ -108,9 +108,9 @@ def _unexpected(error: Exception) -> str:
         advice = "use less at once: a smaller --set training.micro_batch, --processes 1, or smaller files"
         return f"memory is at its limit ({first}); {advice}"
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
-        return f"cannot print or write: {error.strerror}; make room and run the same command again"
+        return f"cannot print or write: {error.strerror}; free disk space and run the same command again"
     if isinstance(error, FileNotFoundError) and error.filename is None:  # os.getcwd: the working directory was deleted
-        return "the folder that this command runs in is gone; change to another one"
+        return "the folder that this command runs in does not exist any more; change to another folder"
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object[:100]!a} is not UTF-8 at character {error.start}; pass text in UTF-8"
     if isinstance(error, OSError) and error.filename is not None:

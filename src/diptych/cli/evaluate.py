@@ -94,7 +94,7 @@ class SubmittedOptions(ScoredOptions):
     """Options for the model, the data, and the file for an evaluation server."""
 
     data: Path = Option(..., help="Store to predict on, or data of your own, whose regions are extracted first.")
-    split: str = Option("test", help="Split whose records are predicted; a server wants all of them.")
+    split: str = Option("test", help="Split whose records are predicted; a server needs all of them.")
     out: Annotated[Path, OutFile()] = Option(..., help="File to write for the evaluation server.")
 
 

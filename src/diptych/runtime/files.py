@@ -78,7 +78,7 @@ def refuse_links_out(folder: Path) -> None:
     for path in filter(os.path.islink, inside):
         if not (target := Path(os.path.realpath(path))).is_relative_to(home):
             link = f"{path} is a link that leads out of {folder}, to {target}"
-            raise DiptychError(f"{link}; nothing was done: replace the link with the file, or remove it")
+            raise DiptychError(f"{link}; nothing was done: replace the link with the file, or remove the link")
 
 
 def text_of(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
@@ -109,7 +109,7 @@ def check_name(path: Path) -> None:
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        raise DiptychError(f"the name {os.fsencode(path)!r} is not UTF-8; rename it, or pass another") from error
+        raise DiptychError(f"the name {os.fsencode(path)!r} is not UTF-8; rename the file, or pass another") from error
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -216,6 +216,6 @@ def is_stream(path: Path) -> bool:
 def _unwritten(path: Path, size: int, error: OSError) -> DiptychError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = shutil.disk_usage(path.parent).free
-        sizes = f"{path} needs {size / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free"
-        return DiptychError(f"the disk is full: {sizes}; make room and run the same command again")
+        sizes = f"{path} needs {size / 2**20:.1f} MiB, but only {free / 2**20:.1f} MiB are free"
+        return DiptychError(f"the disk is full: {sizes}; free disk space and run the same command again")
     return DiptychError(f"cannot write {path}: {error.strerror}; choose another place")

@@ -63,7 +63,8 @@ class PluginError(DiptychError):
     def __init__(self, plugin: Plugin, needed: str = "") -> None:
         why = str(plugin.error) if isinstance(plugin.error, DiptychError) else repr(plugin.error)
         way_out = (
-            f"uninstall it (pip uninstall {plugin.package}), leave it out of {CHOSEN}, or report it to its authors"
+            f"uninstall it (pip uninstall {plugin.package}), leave it out of {CHOSEN}, "
+            "or report the error to its authors"
         )
         begin = f"{needed}; the cause may be that plugin {plugin.title}" if needed else f"plugin {plugin.title}"
         super().__init__(f"{begin} failed: {why}; {way_out}")
@@ -175,7 +176,7 @@ def _registered(entry: EntryPoint) -> Plugin:
         for place, table in tables.items():
             table.clear()
             table.update(before[place])
-        failed = DiptychError(f"it ended the program ({error.code})") if isinstance(error, SystemExit) else error
+        failed = DiptychError(f"it called exit({error.code})") if isinstance(error, SystemExit) else error
         return Plugin(package, version, entry.module, error=failed)
     return Plugin(package, version, entry.module, adds)
 

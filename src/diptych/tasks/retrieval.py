@@ -124,7 +124,7 @@ def _view(_: SearchRequest, message: SearchHits) -> interface.PageView:
     unread = f"; {message.refused} could not be read" if message.refused else ""
     return interface.PageView(
         summary=message.query,
-        notes=(f"{len(message.hits)} of {message.searched} pictures, the best first{unread}",),
+        notes=(f"{len(message.hits)} of {message.searched} images, the best first{unread}",),
         sheet=tuple((hit.picture, hit.score) for hit in message.hits),
     )
 

@@ -217,5 +217,5 @@ class TaskSpec:
 
 
 def sample_scope(records: int) -> str:
-    """Return a suffix for a count: "", or " (of the first 1,000 pictures)" if there are more than SAMPLED records."""
-    return "" if records <= SAMPLED else f" (of the first {SAMPLED:,} pictures)"
+    """Return a suffix for a count: "", or " (of the first 1,000 images)" if there are more than SAMPLED records."""
+    return "" if records <= SAMPLED else f" (of the first {SAMPLED:,} images)"

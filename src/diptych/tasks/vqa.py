@@ -248,7 +248,7 @@ def _outside(task: Task, records: TrainingRecords) -> Iterator[str]:
         yield f"{len(questions) - len(answered)} of {len(questions)} questions are left out: they have no answers"
     outside = [question for question in answered if not task.answers.scores(question.answers)]
     if outside:
-        fate = "are left out" if task.form == "softmax" else "train with every answer as wrong"
+        fate = "are left out" if task.form == "softmax" else "are trained with every answer as wrong"
         yield (
             f"{len(outside)} of {len(questions)} questions {fate}: the model's list has none of their answers "
             f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"

@@ -217,7 +217,7 @@ class Openers:
                     continue
                 status = {TooManyPixels: 413, UnknownFormat: 415}.get(type(error), 422)
                 raise RequestRefused(status, str(error), where=IMAGE) from None
-        raise AssertionError("the last of the processes take all images")
+        raise AssertionError("the last group of processes accepts images of any size")
 
     def stop(self) -> None:
         """Reject waiting images, and end the processes."""
