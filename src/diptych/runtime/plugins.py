@@ -63,8 +63,7 @@ class PluginError(DiptychError):
     def __init__(self, plugin: Plugin, needed: str = "") -> None:
         why = str(plugin.error) if isinstance(plugin.error, DiptychError) else repr(plugin.error)
         way_out = (
-            f"uninstall it (pip uninstall {plugin.package}), leave it out of {CHOSEN}, "
-            "or report the error to its authors"
+            f"uninstall it (pip uninstall {plugin.package}), leave it out of {CHOSEN}, or report this to its authors"
         )
         begin = f"{needed}; the cause may be that plugin {plugin.title}" if needed else f"plugin {plugin.title}"
         super().__init__(f"{begin} failed: {why}; {way_out}")
