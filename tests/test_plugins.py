@@ -36,7 +36,7 @@ def test_what_a_package_adds_is_listed(tiny: Path) -> None:
 
 FAILED = (
     "failed: KeyError('colour'); uninstall it (pip uninstall broken), leave it out of DIPTYCH_PLUGINS, or report "
-    "the error to its authors\n"
+    "this to its authors\n"
 )
 
 
