@@ -80,7 +80,7 @@ class TrainingJob:
         with taken(self.out, "run"):
             sweep(self.out)
             if self._ended():
-                tell(console, f"{self.out}: already finished with this recipe, data and model; train longer with more steps")
+                tell(console, f"{self.out}: already finished with this recipe, data and model; set more steps")
                 return Run(self.out)
             if self.note:
                 tell(console, self.note)

@@ -279,7 +279,7 @@ def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gall
     if gallery is not None and can_match(folder.model) and by is None:
         problem = (
             f"--gallery stores vectors, but {folder.name} has none: it reads image and text together. Search with "
-            f"a two-tower model ({two_towers}), or let it pick candidates: --shortlist N --shortlist-by MODEL"
+            f"a two-tower model ({two_towers}), or let that model pick a shortlist: --shortlist N --shortlist-by MODEL"
         )
     elif not can_search(folder.model):
         problem = (
