@@ -24,10 +24,11 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.attack.fuzz import Fuzzer
-from tests.attack.kills import Broken
+if TYPE_CHECKING:  # atheris counts the branches only of modules that are imported in `fuzz`
+    from tests.attack.fuzz import Fuzzer
+    from tests.attack.kills import Broken
 
 CORPUS = Path(__file__).parent / "corpus"
 NAME, COMMAND = "guided", "uv run --with atheris --group dev python -m tests.attack.guided --seconds {seconds:g} --keep"
@@ -71,6 +72,8 @@ def _limit_memory() -> None:
 
 def refound(fuzzer: Fuzzer, finds: list[Path], place: Path, number: int) -> Broken | None:
     """One find in place of a good file, as an attempt of the attack."""
+    from tests.attack.kills import Broken
+
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     (how,) = replay(fuzzer, [finds[number % len(finds)].read_bytes()], place)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.attack import guided
 from tests.attack.fuzz import Fuzzer
 from tests.attack.guided import CORPUS, folder_of, replay
 from tests.attack.samples import fuzzers, without_world
@@ -41,3 +43,10 @@ def test_a_find_that_is_not_mended_is_seen(how: str | None, tmp_path: Path) -> N
     found = list(replay(toy, [b"\0whole", b"\0bad"], tmp_path))
     assert found[0] is None
     assert found[1] == (how and f"{how} (test_corpus.py:{read.__code__.co_firstlineno + 2})")
+
+
+def test_guided_fuzzing_imports_the_package_only_where_it_is_instrumented() -> None:
+    """A module that is imported earlier has no coverage, so its branches would not guide the search."""
+    tree = ast.parse(Path(guided.__file__).read_text())
+    named = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
+    assert not [name for name in named if name and name.startswith(("tests", "diptych", "benchmarks"))]
