@@ -353,17 +353,17 @@ def test_a_map_of_the_file_gives_the_features_in_one_pass(tmp_path: Path, axes: 
     cells = np.random.default_rng(0).normal(size=(1, 5, 4, 4)).astype(np.float32)
     laid = cells if axes[1] == 3 else cells.transpose(0, 2, 3, 1)
     boxes: dict[str, Any] = {"boxes": BOXES, "scores": SCORES}
-    settings = ["features=last"]
+    settings = ["features=last", "fit=letterbox"]
     if table:  # no output is named like boxes: the setting makes it a detector
         boxes = {"output": np.concatenate([BOXES, SCORES], 2)}
-        settings += ["objectness=false", "form=xyxy", "fit=stretch"]
+        settings += ["objectness=false", "form=xyxy"]
     both = open_detector(f"onnx:{write(tmp_path / 'both.onnx', boxes | {'last': laid}, axes)}", settings=settings)
     apart = open_detector(
         f"onnx:{write(tmp_path / 'boxes.onnx', boxes, axes)}",
         settings=settings[1:],
         backbone=f"onnx:{write(tmp_path / 'map.onnx', {'last': laid}, axes)}",
     )
-    found, wanted = (one.detect([SQUARE], RECORDS[:1])[0] for one in (both, apart))
+    found, wanted = (one.detect([WIDE], RECORDS[1:2])[0] for one in (both, apart))
     assert both.contract.feature_size == 5
     assert torch.equal(found.boxes, wanted.boxes)
     assert found.features is not None
@@ -371,4 +371,9 @@ def test_a_map_of_the_file_gives_the_features_in_one_pass(tmp_path: Path, axes: 
     both.save(tmp_path / "kept")
     again = load_detector(tmp_path / "kept")
     assert again.contract == both.contract
-    assert torch.equal(again.detect([SQUARE], RECORDS[:1])[0].features, found.features)  # type: ignore[arg-type]
+    assert torch.equal(again.detect([WIDE], RECORDS[1:2])[0].features, found.features)  # type: ignore[arg-type]
+
+
+def test_boxes_alone_are_not_taken_for_boxes_of_score_one(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="boxes has 4 numbers per box; expected scores after the first 4"):
+        onnx_detector(write(tmp_path / "net.onnx", {"boxes": BOXES}), tmp_path)

@@ -265,7 +265,7 @@ def guess(graph: Graph, feed: Feed, changes: Mapping[str, Any]) -> OnnxSettings:
     boxes = str(changes.get("boxes") or _like(outputs, *BOXES) or next(iter(outputs)))
     features = changes.get("features") or _like([name for name in outputs if name != boxes], "feature", "feat", "embed")
     others = {name: axes for name, axes in outputs.items() if name not in (boxes, features)}
-    layout = changes.get("outputs") or _layout(outputs[boxes], bool(others))
+    layout = changes.get("outputs") or _layout(outputs[boxes], bool(others), len(outputs) > 1)
     dense, separate = layout in ("rows", "columns"), layout == "apart"
     width, height = _size(feed.side(graph), changes.get("size"))
     guessed = OnnxSettings(
@@ -306,13 +306,13 @@ def is_backbone(path: Path, changes: Mapping[str, Any]) -> bool:
     return tables[0][-1] not in (4, 6) and max(tables[0][1] or 0, tables[0][2] or 0) < MANY
 
 
-def _layout(axes: Sequence[Axis], others: bool) -> Layout:
+def _layout(axes: Sequence[Axis], others: bool, several: bool) -> Layout:
     """Infer the layout of boxes from the shape `axes` of their output.
 
     YOLOv8 has columns, YOLOv5 has rows, and exports with NMS have six numbers per box. `others`: the network has
-    further outputs.
+    further outputs except features. `several`: it has further outputs, which may be features.
     """
-    if (axes and axes[-1] == 4) or (others and (not axes or axes[-1] is None)):
+    if (several and axes and axes[-1] == 4) or (others and (not axes or axes[-1] is None)):
         return "apart"
     across, down = (axes[-1], axes[-2]) if len(axes) >= 2 else (None, None)
     if across == 6 and (down is None or down < MANY):
