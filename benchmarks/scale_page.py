@@ -111,8 +111,8 @@ def text(figures: Mapping[str, Any], feeding: Mapping[str, Any]) -> str:
 
 HEAD = """# How cost grows
 
-`python -m benchmarks.scale page` makes this page from `benchmarks/results/scale.json`. Other programs ran on the same
-machine, so rely on CPU seconds and ratios more than on times. The figures for eight GPUs are calculated from stated
+`python -m benchmarks.scale page` makes this page from `benchmarks/results/scale.json`. The machine was not idle, so
+rely on CPU seconds and ratios more than on times. The figures for eight GPUs are calculated from stated
 assumptions; [one GPU](results/gpu.md) was measured."""
 TITLES = {"step": "A step", "processes": "Processes", "store": "Stores", "gallery": "Galleries"}
 FIRST = {"processes": "processes", "store": "records", "gallery": "vectors"}

@@ -36,9 +36,9 @@ KINDS = {
 }
 HEAD = """## [The attack](results/attack.md)
 
-`make attack` ([how](../CONTRIBUTING.md)) runs commands and readers with faults, such as a kill or a damaged file. All
-attempts ran on one commit. Each has a number, which is the seed of its random choices. Attempts that broke an earlier
-commit have their own column. They were repeated by number after the repair, and none broke anything.
+`make attack` ([how](../CONTRIBUTING.md)) kills commands while they run, and passes damaged files to them. All attempts
+of the table ran on one commit. Each has a number, which is the seed of its random choices. One column counts attempts
+that broke an earlier commit: after the repair, the same numbers were run again, and none broke anything.
 [SECURITY.md](../SECURITY.md) lists what is not protected, and why.
 """
 

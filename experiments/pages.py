@@ -33,7 +33,7 @@ all figures of the study, with command, machine, date and commit.
 """
 SPEED_HEAD = """## Speed
 
-Other programs ran on the same machine, so compare only the figures of one page, which are from one run. Each library
+The machine was not idle, so compare only the figures of one page, which are from one run. Each library
 runs with its default settings: Diptych keeps freed memory, and the other library returns it after each step. In the
 rows "memory kept", the other library keeps its freed memory too. The goals for training steps and beam search were set
 for a processor with AVX512-BF16 and without AMX. Each page names its processor. [The log](../experiments/LOG.md) has

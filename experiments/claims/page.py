@@ -48,8 +48,8 @@ How to read it:
   claim is tested on a real set (`vlp-photographs`, on Flickr8k). `--scale real` tests claims on your data, except those
   with a study of their own.
 
-The arms and the rules for verdicts (`experiments/claims/arms.py`) were fixed before any score was computed. They were
-changed three times since (the log, 2026-11-23):
+The arms and the rules for verdicts (`experiments/claims/arms.py`) were fixed before any score was computed. They have
+been changed three times since (the log, 2026-11-23):
 
 - XGPT's in-domain stage first had as many steps as the stage before, at the same learning rate. In the paper it has
   11,000 of 60,000 steps, at a tenth of the rate.

@@ -95,7 +95,7 @@ class PackageVerb(TyperCommand):
         assert self.name is not None
         load_plugins()
         if (made := make_verb(self.name)) is None:
-            raise unknown_name(f"the package {verbs_listed()[self.name]} lists the verb {self.name}, but adds no task")
+            raise unknown_name(f"the package {verbs_listed()[self.name]} has no task for its verb {self.name}")
         return made.make_context(info_name, args, parent, **extra)
 
 

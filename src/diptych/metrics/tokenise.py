@@ -55,8 +55,8 @@ def _any(words: str) -> str:
     return "|".join(words.split())
 
 
-# Each pattern matches one kind of token, and the longest match wins. Text that a group matches in a look-ahead counts
-# towards the length, so that `did` (before `n't`) is longer than `didn`.
+# Each pattern matches one kind of token, and the longest match wins. The length includes what a group matches in a
+# look-ahead: `did` (before `n't`) has the length of `didn't`, so it wins over `didn`.
 _KINDS = (
     rf"{_L}{_W}*(?:[.!?]{_L}{_W}*)*",  # words, also two words joined by a full stop: `street.the`
     rf"{_W}+(?:[-_‐‑]{_W}+)*(?:/{_W}+(?:[-_‐‑]{_W}+)*)*",  # t-shirt, and/or, 5pm, 1/2, foo_bar

@@ -16,7 +16,7 @@ class _Frozen(BaseModel):
 
 
 class PageRules(_Frozen):
-    """Rules of pages and of the images on them.
+    """Rules for pages and for the images on them.
 
     `off` (None) turns a rule off. `rules.py` describes the meaning and source of each rule.
     """

@@ -70,7 +70,7 @@ class MaskedRegionClass(PerSample):
     def _costs(self, scores: Float[Tensor, "n C"], wanted: Float[Tensor, "n C"], reduction: str) -> Tensor:
         """Return losses (n, 1) per region or (n, C) per region and class.
 
-        With `reduction="sum"`, the function may return their sum.
+        With `reduction="sum"` and hard labels, return their sum.
         """
         if self.labels == "hard":
             if self.background is not None:

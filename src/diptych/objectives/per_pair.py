@@ -12,8 +12,8 @@ from diptych.core import Batch, Needs, Objective, Sample, StateModel, StateReque
 class SummedByPair:
     """An objective whose loss is summed over the targets of each pair, then averaged over matched pairs.
 
-    The formulas of XGPT (Eqs. 2 to 4) and ImageBERT (section 4.3) are written so. Without this wrapper, a loss is the
-    mean over all targets of a batch.
+    XGPT (Eqs. 2 to 4) and ImageBERT (section 4.3) define their losses in this way. Without this wrapper, a loss is
+    the mean over all targets of a batch.
     """
 
     objective: Objective

@@ -71,7 +71,7 @@ class Similarity(PerSample):
     ) -> tuple[Float[Tensor, "N"], Float[Tensor, "N"]]:
         """Return the losses of each text and of each image.
 
-        `scores[t, p]` is the score of text t with image p; `same` marks pairs that are not mismatched.
+        `scores[t, p]` is the score of text t with image p; `same` is True for matched pairs.
         """
         margin, own = MARGINS[self.form] if self.margin is None else self.margin, scores.diagonal()
         by_text = (margin + scores - own[:, None]).clamp(min=0).masked_fill(same, 0)

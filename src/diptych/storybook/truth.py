@@ -13,7 +13,7 @@ _NEAR = 7  # `near` allows this distance in pixels between two boxes
 
 
 def seen(figures: tuple[Figure, ...], links: Relations, least: float) -> tuple[tuple[Figure, ...], Relations]:
-    """Return the figures with a visible share of at least `least`, with visible boxes, and the links between them.
+    """Return the figures whose visible share is at least `least`, boxed where visible, and the links between them.
 
     The figure that is hidden most is removed first. Then all other figures are measured again, because the removed
     figure may have covered them.

@@ -175,7 +175,7 @@ class TrainerRun:
                 raise
             raise TrainingError(
                 f"another process of this run has ended; its output gives the reason. {self._kept('kept').capitalize()}"
-                ": the same command resumes the run"
+                ": run the same command again"
             ) from error
         return self._finish(console)
 

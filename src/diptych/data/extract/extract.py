@@ -290,7 +290,7 @@ def _misplaced(record: Record) -> DataError | None:
         return None
     try:
         wrong = misplaced_boxes(record, picture_size(record.image))
-    except DataError:  # the detector works without the image, which is missing
+    except DataError:  # boxes are checked only if the image can be read
         return None
     return None if wrong is None else DataError(wrong, key=record.key)
 

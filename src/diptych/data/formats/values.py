@@ -174,9 +174,9 @@ def corner_box(
 ) -> Box:  # fmt: skip
     """Convert [x1, y1, x2, y2] in pixels to fractions of the image, clipped to it.
 
-    A fifth number, a score, is ignored. If a box exceeds the image by more than BEYOND times its side, the box is
-    counted with `add` (`Skips.add`). Raises DataError for a box that is completely outside the image, and for a box
-    that seems to be in fractions.
+    A fifth number, a score, is ignored. If a box exceeds the image by more than BEYOND times the image's side, the
+    box is counted with `add` (`Skips.add`). Raises DataError for a box that is completely outside the image, or
+    seems to be in fractions.
     """
     x1, y1, x2, y2 = corners[:4]
     if max(corners[:4]) <= 1 + BEYOND < FEW_PIXELS < min(width, height):

@@ -102,7 +102,7 @@ def check_scored(
     trained_for = task or (model.recipe.task if model.recipe is not None else None)
     spec = find_task(trained_for) if trained_for is not None else None
     if spec is not None and spec.scoring.extra_scores is None and extra_metrics:
-        raise RecipeError(f"{', '.join(extra_metrics)} score captions, not {spec.name} ({model.name}); leave them out")
+        raise RecipeError(f"--extra-metrics needs a captioner, but {model.name} is scored on {spec.name}; leave it out")
     ranks = spec is not None and spec.scoring.gallery and spec.head in model.model.heads
     if limited and not ranks:
         raise RecipeError(

@@ -66,7 +66,7 @@ def cluster(workers: int) -> Iterator[None]:
 
 
 def _begin(ray: Any, address: str | None, workers: int) -> None:
-    """Join or start a cluster. On a busy machine, Ray may not start within its limit of 30 s; then try again."""
+    """Join or start a cluster. Ray is started again if a busy machine exceeds its limit of 30 s."""
     quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     own = {} if address else {"num_cpus": workers, "include_dashboard": False}
     for left in reversed(range(1 if address else STARTS)):
