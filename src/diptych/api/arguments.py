@@ -41,8 +41,13 @@ def check_type(
 def check_path(name: str, value: object, wanted: str, error: type[DiptychError], there: bool = False) -> None:
     """Raise `error` unless the value is a path. If `there` is True, the path must also exist."""
     check_type(name, value, (str, os.PathLike), wanted, error)
-    if there and not Path(value).exists():  # type: ignore[arg-type]  # checked above
+    if there and not path_of(value).exists():  # type: ignore[arg-type]  # checked above
         raise error(f"{name}: {value} does not exist; expected {wanted}")
+
+
+def path_of(value: str | os.PathLike[str]) -> Path:
+    """Return a path that the caller passed. A leading `~` is the home folder."""
+    return Path(os.path.expanduser(value))
 
 
 def check_training(given: Mapping[str, Any]) -> None:

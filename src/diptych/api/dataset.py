@@ -12,7 +12,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, overload
 
-from diptych.api.arguments import check_features, check_path, check_type, python_errors
+from diptych.api.arguments import check_features, check_path, check_type, path_of, python_errors
 from diptych.api.mapped import Mapped, detector_folder
 from diptych.api.rows import Columns
 from diptych.core import Question, Record
@@ -121,11 +121,12 @@ class Dataset(Sequence[Example]):
         check_features(features)
         if self.source is not None:
             raise DataError(f"{self.name} already has regions, in the store {self.source}; pass this store")
-        named, given = (None if one is None else os.fspath(one) for one in (chosen, features))
-        with taken(Path(out), "store"):
-            sweep(Path(out))
+        named, given = (None if one is None else os.path.expanduser(one) for one in (chosen, features))
+        folder = path_of(out)
+        with taken(folder, "store"):
+            sweep(folder)
             files = None if given is None else Path(given)
-            store = store_of(self.records, Path(self.name), Path(out), named, make_console(), files, skip_bad)
+            store = store_of(self.records, Path(self.name), folder, named, make_console(), files, skip_bad)
         return Dataset(iterate(store), self.name, store.folder)
 
     @property
@@ -158,12 +159,12 @@ class Dataset(Sequence[Example]):
             check_path("images", images, "the folder of the images", DataError, there=True)
         check_type("split", split, (str, type(None)), "the name of a split", DataError)
         check_type("seed", seed, Integral, "a whole number", DataError)
-        data = Path(path)
+        data = path_of(path)
         if (data / INDEX).is_file():
             made = cls(iterate(Store(data)), data.name, data)
         else:
             with _warned(data, skip_bad) as skips:
-                folder = None if images is None else Path(images)
+                folder = None if images is None else path_of(images)
                 made = cls(read(data, folder, split=split, seed=seed, skips=skips), data.stem)
         if split is not None and made.splits.keys() - {split, usual_split(split)}:
             warnings.warn(f"{data}: select one of {', '.join(made.splits)} by data[...], not with split=", stacklevel=3)
@@ -182,9 +183,9 @@ class Dataset(Sequence[Example]):
         check_path("captions", captions, "COCO's file captions_*.json", DataError)
         check_path("images", images, "the folder of the images", DataError)
         check_type("split", split, str, "the name of a split", DataError)
-        file = Path(captions)
+        file = path_of(captions)
         with _warned(file, skip_bad) as skips:
-            records = coco.read_captions(Wanted(Path(images), split, skips=skips), Source(file))
+            records = coco.read_captions(Wanted(path_of(images), split, skips=skips), Source(file))
             return cls(with_usual_splits(records, skips), file.stem)
 
     @classmethod

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from diptych.api.arguments import path_of
 from diptych.core import Record
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.detector import Picture
@@ -80,7 +81,7 @@ def _path_of(image: str) -> Path:
     if not image or scheme is not None:
         what = "an empty path" if scheme is None else f"an address that begins with {scheme[0]}"
         raise DataError(f"found {what}; expected {WANTED}")
-    path = Path(image)
+    path = path_of(image)
     try:
         is_folder = path.is_dir()
     except OSError as error:

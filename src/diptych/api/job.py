@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from diptych.api.arguments import check_type
+from diptych.api.arguments import check_type, path_of
 from diptych.api.dataset import Dataset
 from diptych.api.model import MODEL, Model, load
 from diptych.api.run import Run
@@ -102,7 +102,7 @@ class TrainingJob:
     def _store(self) -> Store:
         """Return all data as one store. The regions of data that is not a store are extracted first."""
         detector = self.options.detector or self.start.source
-        features = None if self.options.features is None else Path(self.options.features)
+        features = None if self.options.features is None else path_of(self.options.features)
         stores = {
             name: store_of(
                 opened,
@@ -166,7 +166,7 @@ def _job(
     options = replace(options, epochs=options.epochs or stages.recipes[0].training.epochs)
     stages = _changed(stages, {"epochs": None})
     begun = stages if options.epochs is None else _changed(stages, {"steps": MOST_STEPS})
-    folders = () if options.out is None else open_stages(begun, Path(options.out))  # errors of folders come first
+    folders = () if options.out is None else open_stages(begun, path_of(options.out))  # errors of folders come first
     if isinstance(data, Mapping) and not data:
         raise DataError("data: found an empty dict, expected data sets by name, such as {'cc': 'STORE'}")
     opened = {
@@ -179,7 +179,7 @@ def _job(
     chosen = [one.model_dump_json() for one in stages.recipes], replace(options, out=None), start.digest()
     for part in (repr(chosen), *(part for _, one in opened.values() for part in _contents(one))):
         made.update(part.encode())
-    out = Path("runs", f"{task}-{made.hexdigest()[:8]}") if options.out is None else Path(options.out)
+    out = Path("runs", f"{task}-{made.hexdigest()[:8]}") if options.out is None else path_of(options.out)
     return TrainingJob(folders or open_stages(begun, out), opened, start, out, options, made.hexdigest(), note)
 
 
@@ -212,8 +212,8 @@ def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record
         raise DataError(
             f"data: found {type(data).__name__}, expected a path, store or Dataset (for rows: Dataset.from_rows(data))"
         )
-    path = Path(data)
-    features = None if options.features is None else Path(options.features)
+    path = path_of(data)
+    features = None if options.features is None else path_of(options.features)
     return path, open_data(path, make_console(), options.split_seed, features, options.skip_bad)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import torch
 
-from diptych.api.arguments import check_features, check_path, check_type, check_whole, python_errors, texts_of
+from diptych.api.arguments import check_features, check_path, check_type, check_whole, path_of, python_errors, texts_of
 from diptych.api.forms import OneImage, Vectors, per_image, per_text
 from diptych.api.images import batches, is_one, name_of
 from diptych.api.mapped import Mapped
@@ -55,7 +54,7 @@ def load(
     check_features(features)
     chosen = choose_device(device, "device")
     load_plugins()
-    path = packaged(Path(source))
+    path = packaged(path_of(source))
     if revision is not None and path.exists():
         raise RecipeError(f"revision: found {revision!r}, but {source} is a folder; leave out the revision")
     if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:
@@ -66,7 +65,7 @@ def load(
         raise CheckpointError(f"no model at {path}; pass a model folder, the folder of a run, or user/name on the hub")
     model = open_model(path)
     model.on(chosen, *choose_prediction(precision, chosen, model.architecture.config.width))
-    return Model(Predictor(model, None if features is None else Path(features)))
+    return Model(Predictor(model, None if features is None else path_of(features)))
 
 
 class Model(Mapped):
@@ -260,8 +259,8 @@ class Model(Mapped):
         ranker, by = (self.predictor, None) if rerank is None else (rerank.predictor, self.predictor)
         shortlist = None if by is None else SHORTLIST * top_k
         check_search(ranker, query, shortlist, by)
-        if isinstance(images, str | os.PathLike) and not Path(images).is_file():
-            searched = ranker.search(query, Path(images), shortlist=shortlist, by=by, most=top_k)
+        if isinstance(images, str | os.PathLike) and not path_of(images).is_file():
+            searched = ranker.search(query, path_of(images), shortlist=shortlist, by=by, most=top_k)
             hits, refused = searched.hits, searched.refused
         else:
             items = [images] if is_one(images) else list(images)
@@ -353,8 +352,8 @@ class Model(Mapped):
         card = model_card(folder, repository, Publisher(license))
         if dry_run is None:
             return hub.push(folder, repository, card, private)
-        hub.write(folder, Path(dry_run), card)
-        return str(dry_run)
+        hub.write(folder, path_of(dry_run), card)
+        return str(path_of(dry_run))
 
     def _stacked(self, vectors: list[Vectors]) -> Vectors:
         return np.stack(vectors) if vectors else np.empty((0, len(self.encode_text("a"))), np.float32)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from diptych.api.arguments import path_of
 from diptych.api.images import readable
 from diptych.core import Question, Record
 from diptych.data.formats.format import Wanted, usual_split, with_usual_splits
@@ -200,7 +201,7 @@ def _placed(value: Any, number: int) -> tuple[str, Path]:
             read_picture(value, "the content")
             file, ending = value, ""
         elif not isinstance(picture := readable(value), torch.Tensor):
-            path = Path(value)
+            path = path_of(value)
             if not path.is_file():
                 raise DataError(f"there is no image {path}; download it, or correct the path")
             return str(value), path

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diptych.api.arguments import check_path
+from diptych.api.arguments import check_path, path_of
 from diptych.api.model import Model, load
 from diptych.runs.folder import model_in
 from diptych.runs.plots import charts, find_runs, svg_of
@@ -43,7 +43,7 @@ class Plot(str):
             raise RecipeError(
                 f"path: found {path}, expected a name ending in .svg; `diptych plot` writes .html and .csv"
             )
-        Path(path).write_text(self, encoding="utf-8")
+        path_of(path).write_text(self, encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         return str(self)
@@ -61,7 +61,7 @@ class Run:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Open a folder that `finetune` or `pretrain` wrote. Raises CheckpointError for any other folder."""
         check_path("folder", folder, "the folder of a run", CheckpointError)
-        self.folder = Path(folder)
+        self.folder = path_of(folder)
         if not any(self.folder.glob(FILE)) and not any(self.folder.glob(f"stage-*/{FILE}")):
             raise CheckpointError(
                 f"{folder} is not the folder of a run: it has no {FILE}; pass the folder of a finetune or pretrain run"

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from diptych.api.arguments import check_features, check_type, python_errors
+from diptych.api.arguments import check_features, check_type, path_of, python_errors
 from diptych.api.job import AnyPath, Data, Options, check_words, folder_of, opened_data
 from diptych.data.extract.own_data import store_of
 from diptych.data.leakage import leakage
@@ -129,7 +129,7 @@ def scored_store(
         check_words(spec, split, path, opened)
     if alone and not isinstance(opened, Store):
         opened = [record for record in opened if record.split in splits_in(split)]
-    features = None if options.features is None else Path(options.features)
+    features = None if options.features is None else path_of(options.features)
     with TemporaryDirectory() as scratch:
         yield store_of(
             opened, path, Path(scratch) / "store", str(model.folder), make_console(), features, options.skip_bad

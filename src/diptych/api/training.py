@@ -167,4 +167,4 @@ def _keyed(values: Mapping[str, Any]) -> list[str]:
 def _options(
     out: AnyPath | None, epochs: float | None, settings: list[str], detector: AnyPath | None, features: AnyPath | None
 ) -> Options:
-    return Options(out, epochs, settings, None if detector is None else os.fspath(detector), features)
+    return Options(out, epochs, settings, None if detector is None else os.path.expanduser(detector), features)

@@ -39,6 +39,7 @@ app.info.cls = TaskVerbs
 for registered in (app.registered_commands, app.registered_groups):
     reserve_verbs(filter(None, map(verb_name, registered)))
 ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # matches errors about these options
+HOME = re.compile(r"^([\w.-]+=)?~(?=/)")  # in arguments that the shell did not expand, such as --out=~/runs
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -50,7 +51,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # print characters that the terminal cannot encode as escapes
             stream.reconfigure(errors="backslashreplace")
-    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    home = os.path.expanduser("~")
+    arguments = [HOME.sub(lambda at: (at[1] or "") + home, one) for one in sys.argv[1:] if one != "--debug"]
     keep_freed_memory()
     wait_briefly()
     code = _flushed(run_verb(arguments, debug=len(arguments) < len(sys.argv) - 1))

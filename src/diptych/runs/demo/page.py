@@ -10,7 +10,7 @@ from diptych.runs.demo.gallery import STORYBOOK, evenly, shown
 from diptych.runs.demo.measure import MeasuredScores
 from diptych.runs.reports.charts import chart
 from diptych.runs.reports.report import Arm, Chart, Comparison, Headline, Report, TimedStage
-from diptych.tasks import CAPTION, TASKS, TaskSpec, find_task
+from diptych.tasks import CAPTION, TASKS, TaskSpec
 from diptych.tasks.scores import Score, Scores
 from diptych.tasks.vqa import answered_questions
 
@@ -36,7 +36,7 @@ def demo_report(
     training. `seconds` and `memory_mib`: stage -> duration, peak memory.
     """
     last = {task: list(by_arm.items())[-1] for task, by_arm in measured.predictions.items()}
-    specs = [find_task(task) for task in last]
+    specs = [TASKS[task] for task in last]
     captions = last[CAPTION.name][1] if CAPTION.name in last else {}
     answers: dict[str, str] = {}
     for spec in specs:
@@ -74,10 +74,10 @@ def _with_queries(record: Record, tasks: Sequence[TaskSpec]) -> Record:
 
 
 def _lead(scores: Mapping[str, Mapping[str, Scores]]) -> str:
-    learns = " and to ".join(find_task(task).learns for task in scores)
+    learns = " and to ".join(TASKS[task].learns for task in scores)
     sentences = [f"A detector trained on drawn scenes, and a model that learns to {learns}."]
     for task, arms in scores.items():
-        spec = find_task(task)
+        spec = TASKS[task]
         name = spec.scoring.shown[0]
         by_arm = ", ".join(f"{arm} {scores[name].value:.1f}" for arm, scores in arms.items())
         first = next(iter(arms.values()))[name]
@@ -90,7 +90,7 @@ def _lead(scores: Mapping[str, Mapping[str, Scores]]) -> str:
 
 def _comparison(task: str, arms: Mapping[str, Scores], notes: Mapping[str, str], gain: Score | None) -> Comparison:
     there = {score.name for scores in arms.values() for score in scores.scores}
-    spec = find_task(task)
+    spec = TASKS[task]
     drawn = tuple(name for name in spec.scoring.shown if name in there)
     of = next(iter(arms.values()))
     return Comparison(
@@ -106,7 +106,7 @@ def _headline(task: str, arms: Mapping[str, Scores], gain: Score) -> Headline:
     interval = "" if gain.low is None or gain.high is None else f", 95% interval {gain.low:+.1f} to {gain.high:+.1f}"
     values = ", ".join(f"{arm} {arms[arm][gain.name].value:.1f}" for arm in (second, first))
     figure = format(gain.value, "+.0f" if abs(gain.value) >= 1 else "+.1f")
-    return Headline(f"{figure} {gain.name}", f"{find_task(task).title}: {values}{interval}")
+    return Headline(f"{figure} {gain.name}", f"{TASKS[task].title}: {values}{interval}")
 
 
 def gain_of(arms: Sequence[str], gain: Score) -> str:
