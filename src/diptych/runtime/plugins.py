@@ -57,7 +57,7 @@ class Plugin:
 class PluginError(DiptychError):
     """The `register` of a plugin raised an error, or used a name that is already taken.
 
-    `needed`: the first error, such as an unknown name, which the failed plugin may have caused.
+    `needed`: the error that the user met, such as an unknown name. The failed plugin may have caused it.
     """
 
     def __init__(self, plugin: Plugin, needed: str = "") -> None:

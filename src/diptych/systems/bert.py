@@ -177,7 +177,7 @@ def in_full(tensors: Tensors, clean: Callable[[str], str]) -> tuple[Tensors, dic
 
 
 def bert_name(name: str) -> str:
-    """Return a tensor's name in PyTorch's BERT with heads, such as `bert.pooler.dense.weight`."""
+    """Return a tensor's name in `transformers`' BertForPreTraining, such as `bert.pooler.dense.weight`."""
     new = name.removeprefix("module.").replace("gamma", "weight").replace("beta", "bias")
     # The file is from a BertModel, which has no heads and no prefix in its names.
     bare = new.startswith(("embeddings.", "encoder.layer.", "pooler."))

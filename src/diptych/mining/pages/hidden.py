@@ -16,7 +16,7 @@ LETTERS = 100_000  # at most this many characters of a <noscript> or <template> 
 
 
 def unfold(nodes: Iterable[Any], levels: int = LEVELS) -> bool:
-    """Give <noscript> and <template> tags the children that scripts would show. Return True if there are new images."""
+    """Parse the content of <noscript> and <template> tags as their children. Return True if it has images."""
     unfolded = 0
     for node in nodes:
         if unfolded == MOST:

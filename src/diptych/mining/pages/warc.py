@@ -203,7 +203,7 @@ def _extent(content: mmap.mmap, position: int) -> tuple[bool, int]:
 
 
 def _measured(text: Any, position: int, limit: int) -> tuple[bool, int]:
-    """Return True if the record's header states its length correctly, and the length of the whole record."""
+    """Return the length of the whole record, preceded by True if its header states that length correctly."""
     start = position
     while text[position : position + 2] == b"\r\n" and position < limit:  # empty lines that end the previous record
         position += 2

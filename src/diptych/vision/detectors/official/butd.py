@@ -150,7 +150,7 @@ class Butd(nn.Module):
 
 
 class ButdPipeline:
-    """Select regions with bottom-up attention, in the order and with the rules of one dialect."""
+    """Select regions with bottom-up attention, by the rules of one of its published versions (`dialect`)."""
 
     def __init__(self, network: Butd, settings: ButdSettings) -> None:
         self.network, self.settings = network, settings
