@@ -69,7 +69,7 @@ def test_results_are_values(model: diptych.Model, photo: Path, name: str, kind: 
     assert 0 < len(repr(result)) <= 300
     drawn = result._repr_html_()
     assert drawn.count("<div") == drawn.count("</div")
-    assert ("<img" in drawn or "<image" in drawn) == (name != "explained" and (name, kind) != ("hits", "bytes"))
+    assert ("<img" in drawn or "<image" in drawn) == ((name, kind) != ("hits", "bytes"))
 
 
 def test_answers_are_strings_and_numbers(model: diptych.Model, photo: Path) -> None:
@@ -113,6 +113,7 @@ WRONG_TEXTS: dict[str, tuple[Callable[[Any, Path], Any], str]] = {  # each was a
     "explain": (lambda model, photo: model.explain(photo, None), "caption: found None, expected a text, such as"),
     "answers": (lambda model, photo: model.choose(photo, "what", "cat"), "found 1 answer and 0 rationales"),
     "question": (lambda model, photo: model.choose(photo, None, ["a", "b"]), "question: found None, expected a text"),
+    "two": (lambda model, photo: model.explain([photo, photo], "a dog"), "image: found several images, expected one"),
     "match": (lambda model, photo: model.match(photo, [None]), "texts: found None, expected a text"),
     "query": (lambda model, photo: model.search(3, [photo]), "query: found int '3', expected a text"),
     "empty": (lambda model, photo: model.search(" ", [photo]), "the query is empty; describe an image, such as"),
@@ -172,7 +173,7 @@ def test_what_a_model_has_not_learnt_is_named_before_an_image_is_read(tmp_path: 
     make_model(tmp_path, heads=["word"])
     model = diptych.load(tmp_path / "model")
     for ask in ("answer", "found", "judgement", "choice"):
-        with pytest.raises(ServingError, match="was not trained for"):
+        with pytest.raises(UnsupportedError, match="was not trained for"):
             RESULTS[ask](model, "none.png")
 
 

@@ -9,6 +9,7 @@ import nbformat
 import numpy as np
 import pytest
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from PIL import Image
 
 from tests.service import make_model, picture
@@ -43,6 +44,30 @@ def test_the_cells_run_and_draw_themselves(tmp_path: Path, monkeypatch: pytest.M
         assert "<image href=" in shown[number]["text/html"], CELLS[number]
         assert number == 8 or "<rect" in shown[number]["text/html"]
     assert "<table>" in shown[3]["text/html"]
+    assert "<rect" in shown[3]["text/html"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_an_error_is_the_line_of_the_cell_and_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    cells = [
+        "import diptych\nmodel = diptych.load('sample')",
+        "def show(name):\n    return model.caption(name)",
+        "show('nix.png')",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
+    with pytest.raises(CellExecutionError):
+        client.execute()
+    (output,) = notebook.cells[2]["outputs"]
+    assert output["ename"] == "DataError"
+    lines = "\n".join(output["traceback"]).split("\n")
+    assert lines[-1].startswith("DataError: no image at nix.png")
+    assert [line.strip() for line in lines[:-1] if line.strip("^ ") and "File" not in line] == [
+        "show('nix.png')",
+        "return model.caption(name)",
+    ]
 
 
 SCRIPT = """

@@ -45,6 +45,7 @@ def test_a_model_is_scored_and_compared_on_the_same_images(captioner: Run, world
     assert None not in (cider.blind, cider.ceiling)
     same = compare(captioner.folder, model, Store(captioner.folder / "store"))
     assert (same.name, same.value, same.low, same.high) == ("CIDEr", 0, 0, 0)
+    assert same.notes[-1] == "only 6 images: too few for a reliable comparison"
 
 
 def test_data_with_many_bad_entries_is_scored_only_where_that_is_allowed(captioner: Run, world: Path) -> None:
@@ -64,6 +65,9 @@ def test_an_unknown_score_is_named(captioner: Run) -> None:
     scores = evaluate(captioner.folder, Store(captioner.folder / "store"))
     with pytest.raises(KeyError, match="no score 'cider'; known: BLEU-1, BLEU-2, BLEU-3, BLEU-4, CIDEr, ROUGE-L"):
         scores["cider"]
+    assert "CIDEr" in scores
+    assert "cider" not in scores
+    assert dict(scores) == {name: scores[name] for name in scores} == {one.name: one for one in scores.scores}
 
 
 def test_few_items_are_shown_with_their_count_and_a_warning(captioner: Run) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from diptych.api.model import Model, load
 from diptych.cli import run_verb
-from diptych.runtime.errors import ServingError
+from diptych.runtime.errors import DataError, ServingError
 from diptych.storybook.detector.detector import StorybookDetector
 from tests import toy
 from tests.service import picture
@@ -44,6 +44,11 @@ def test_vectors_have_unit_length_and_give_the_scores(folder: Path, detector: St
     np.testing.assert_allclose(list(towers.encode_image(iter(paths))), images, atol=1e-5)
     np.testing.assert_allclose(towers.encode_text(texts[2]), words[2], atol=1e-5)
     np.testing.assert_allclose(towers.match(paths, texts), images @ words.T, atol=1e-5)
+    for empty in ("", [" "]):
+        with pytest.raises(ServingError, match="^a text is empty; write it in words"):
+            towers.encode_text(empty)
+        with pytest.raises(ServingError, match="^a text is empty"):
+            towers.match(paths, empty)
     assert towers.encode_image([]).shape == towers.encode_text([]).shape == (0, images.shape[1])
 
 
@@ -55,6 +60,19 @@ def test_another_model_ranks_the_best_anew(folder: Path, detector: StorybookDete
     scores = pairs.match(paths, ["a red kite"])[:, 0]
     assert [path for path, _ in hits] == [paths[at] for at in np.argsort(-scores)[:2]]
     assert [score for _, score in hits] == pytest.approx(sorted(scores, reverse=True)[:2], abs=1e-4)
+
+
+def test_a_search_names_images_that_it_left_out_and_a_folder_that_is_not_there(
+    folder: Path, detector: StorybookDetector
+) -> None:
+    towers = Model(opened(folder / "t", detector, "tden", "similarity"))
+    (folder / "photos" / "cut.png").write_bytes(picture()[:200])
+    with pytest.warns(
+        UserWarning, match=r"^the search leaves out 1 image; the first: cannot read the image .*cut.png: "
+    ):
+        assert len(towers.search("a red kite", folder / "photos")) == 4
+    with pytest.raises(DataError, match="fotos is not a folder; pass a folder of images with `images`"):
+        towers.search("a red kite", folder / "fotos")
 
 
 def test_vectors_cannot_rank_anew(folder: Path, detector: StorybookDetector) -> None:

@@ -85,7 +85,7 @@ def test_what_each_task_can_learn_from_is_counted_by_split() -> None:
     console = Console(record=True, width=80, file=StringIO())
     console.print(report)
     printed = console.export_text()
-    assert "pretrain learns from train 2, val 1 records" in printed
+    assert "for pretrain: train 2, val 1 records" in printed
     assert "no records for nlvr" in printed
     assert report.to_json()["tasks"]["vqa"] == {"train": 1}
 

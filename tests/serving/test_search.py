@@ -288,7 +288,7 @@ def test_bad_galleries_are_refused(tmp_path, photos, detector):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"no images to search in .*expected files ending in"):
         predictor.search("a kite", tmp_path / "empty", tmp_path / "c1")
-    with pytest.raises(DataError, match=r"is not a folder; .*--images DIR"):
+    with pytest.raises(DataError, match=r"is not a folder; .*--images"):
         predictor.search("a kite", tmp_path / "nowhere", tmp_path / "c1")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.png").write_bytes(b"")

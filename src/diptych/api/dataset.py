@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import warnings
 from collections import Counter
@@ -16,14 +17,13 @@ from diptych.api.arguments import check_features, check_path, check_type, path_o
 from diptych.api.mapped import Mapped, detector_folder
 from diptych.api.rows import Columns
 from diptych.core import Question, Record
-from diptych.core.record import WORDED
 from diptych.data.extract.own_data import store_of
 from diptych.data.formats import coco
 from diptych.data.formats.format import Source, Wanted, usual_split, with_usual_splits
 from diptych.data.formats.parsing import Skips, combined
 from diptych.data.formats.table import read
 from diptych.data.store.store import INDEX, Store, iterate
-from diptych.runtime.errors import DataError, RecipeError, counted
+from diptych.runtime.errors import DataError, RecipeError, Stopped, counted
 from diptych.runtime.files import sweep
 from diptych.runtime.outputs import taken
 from diptych.runtime.terminal import make_console
@@ -89,6 +89,7 @@ class Dataset(Sequence[Example]):
             return Dataset(chosen, f"{self.name}[{which}]")
         if isinstance(which, slice):
             return Dataset(self.records[which], self.name)
+        which = operator.index(which)
         if not -len(self) <= which < len(self):
             raise IndexError(f"{self.name} has {counted(self, 'images')}, so there is no image {which}")
         return Example(self.records[which])
@@ -123,7 +124,7 @@ class Dataset(Sequence[Example]):
             raise DataError(f"{self.name} already has regions, in the store {self.source}; pass this store")
         named, given = (None if one is None else os.path.expanduser(one) for one in (chosen, features))
         folder = path_of(out)
-        with taken(folder, "store"):
+        with taken(folder, "store"), resumable():
             sweep(folder)
             files = None if given is None else Path(given)
             store = store_of(self.records, Path(self.name), folder, named, make_console(), files, skip_bad)
@@ -135,7 +136,9 @@ class Dataset(Sequence[Example]):
         return dict(Counter(record.split for record in self.records))
 
     def __repr__(self) -> str:
-        counts = {name: sum(len(getattr(record, name)) for record in self.records) for name in WORDED}
+        counts = Counter[str]()
+        for record in self.records:
+            counts.update({name: len(entries) for name, entries in record.words().items()})
         words = ", ".join(counted(count, name) for name, count in counts.items() if count)
         splits = [f"{name[:20]} {count:,}" for name, count in self.splits.items()]
         listed = ", ".join(splits[:SHOWN] + ["..."] * (len(splits) > SHOWN))
@@ -208,6 +211,15 @@ class Dataset(Sequence[Example]):
         with _warned("rows", False) as skips:
             records = Columns(image, caption, question, answer, split, Wanted(seed=seed, skips=skips)).read(rows)
             return cls(records, "rows")
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Turn Ctrl-C inside the `with` block, which extracts regions, into Stopped."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Stopped("stopped; regions in complete shards are kept, and the same call resumes") from error
 
 
 @contextmanager

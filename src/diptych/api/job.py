@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from diptych.api.arguments import check_type, path_of
-from diptych.api.dataset import Dataset
+from diptych.api.dataset import Dataset, resumable
 from diptych.api.model import MODEL, Model, load
 from diptych.api.run import Run
 from diptych.core import Record
 from diptych.core.folders import INNER
-from diptych.data.extract.own_data import open_data, store_of
+from diptych.data.extract.own_data import check_same, open_data, store_of
 from diptych.data.store.record_json import record_to_json
-from diptych.data.store.several import SeveralStores
+from diptych.data.store.several import SeveralStores, renamed
 from diptych.data.store.store import INDEX, Store, check_split, splits_in
 from diptych.runs.folder import ModelFolder
 from diptych.runs.run import learner_of
@@ -43,6 +43,8 @@ from diptych.training.trainer import OnLog
 AnyPath = str | os.PathLike[str]
 Data = AnyPath | Dataset | Store
 FINISHED = "finished.json"  # exists in a finished run's folder; has a digest of its recipe, data and initial weights
+FINISHED_NOTE = "finished with this recipe, data and model; set more steps"
+ENDED_NOTE = "ended by on_log; the same call without on_log continues"
 MOST_STEPS = 10**9  # the number of steps until the length of an epoch is known
 
 
@@ -79,25 +81,46 @@ class TrainingJob:
         console = make_console()
         with taken(self.out, "run"):
             sweep(self.out)
-            if self._ended():
-                tell(console, f"{self.out}: already finished with this recipe, data and model; set more steps")
+            ended, by_on_log = self._ended()
+            if ended and not (by_on_log and on_log is None):
+                self._check_images()
+                tell(console, f"{self.out}: already {ENDED_NOTE if by_on_log else FINISHED_NOTE}")
                 return Run(self.out)
             if self.note:
                 tell(console, self.note)
-            store, folders = self._store(), list(self.folders)
+            with resumable():
+                store = self._store()
+            folders = list(self.folders)
             if self.options.epochs is not None:
                 folders = [self._lasting(folder, store, self.options.epochs) for folder in folders]
-            run_stages(folders, store, self.start, console, on_log)
+            answers: list[object] = []  # the last answer of on_log
+
+            def noted(line: dict[str, Any]) -> object:
+                answers[:] = [None if on_log is None else on_log(line)]
+                return answers[0]
+
+            run_stages(folders, store, self.start, console, noted)
             if os.environ.get("RANK", "0") == "0":
-                write_atomically(self.out / FINISHED, json.dumps({"digest": self.digest}).encode())
+                state = {"digest": self.digest, "by_on_log": answers == [False]}
+                write_atomically(self.out / FINISHED, json.dumps(state).encode())
         return Run(self.out)
 
-    def _ended(self) -> bool:
+    def _check_images(self) -> None:
+        """Raise DataError if an image has changed since the run extracted its regions."""
+        for name, (path, opened) in self.data.items():
+            if not isinstance(opened, Store) and (self._store_of(name) / INDEX).is_file():
+                check_same(Store(self._store_of(name)), opened, path)
+
+    def _store_of(self, name: str) -> Path:
+        return self.out / f"store{'-' * bool(name)}{name}"
+
+    def _ended(self) -> tuple[bool, bool]:
+        """Return True if the folder has a finished run with this digest, and True if on_log ended it."""
         try:
             known = parse_json(text_of(self.out / FINISHED))
-        except (OSError, ValueError):
-            return False
-        return known == {"digest": self.digest} and (self.out / INNER).is_dir()
+            return known["digest"] == self.digest and (self.out / INNER).is_dir(), known.get("by_on_log") is True
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return False, False
 
     def _store(self) -> Store:
         """Return all data as one store. The regions of data that is not a store are extracted first."""
@@ -105,13 +128,7 @@ class TrainingJob:
         features = None if self.options.features is None else path_of(self.options.features)
         stores = {
             name: store_of(
-                opened,
-                path,
-                self.out / f"store{'-' * bool(name)}{name}",
-                detector,
-                make_console(),
-                features,
-                self.options.skip_bad,
+                opened, path, self._store_of(name), detector, make_console(), features, self.options.skip_bad
             )
             for name, (path, opened) in self.data.items()
         }
@@ -172,8 +189,12 @@ def _job(
     opened = {
         name: opened_data(one, options) for name, one in (data if isinstance(data, Mapping) else {"": data}).items()
     }
+    if options.detector is not None and all(isinstance(one, Store) for _, one in opened.values()):
+        raise RecipeError("data: found a store, which has regions already; leave out --detector")
     for one in stages.recipes:
-        if one.data.text is None and "" in opened:
+        if "" not in opened:
+            check_split(one.data.split, "data", Counter(split for each in opened.items() for split in _splits(*each)))
+        elif one.data.text is None:
             check_words(find_task(one.task), one.data.split, *opened[""])
     made = hashlib.sha256()
     chosen = [one.model_dump_json() for one in stages.recipes], replace(options, out=None), start.digest()
@@ -181,6 +202,12 @@ def _job(
         made.update(part.encode())
     out = Path("runs", f"{task}-{made.hexdigest()[:8]}") if options.out is None else path_of(options.out)
     return TrainingJob(folders or open_stages(begun, out), opened, start, out, options, made.hexdigest(), note)
+
+
+def _splits(name: str, data: tuple[Path, Store | list[Record]]) -> Iterator[str]:
+    """Yield the split of each record of a named data set: its split `train` has its name."""
+    splits = data[1].split_names if isinstance(data[1], Store) else [record.split for record in data[1]]
+    yield from (renamed(name, split) for split in splits)
 
 
 def _changed(stages: Stages, training: Mapping[str, Any]) -> Stages:

@@ -82,9 +82,9 @@ class Mapped:
             ) from error
 
         records = self.predictor.extract(opened, refuse)
-        return [(record, self._fields(record, one)) for record, one in zip(records, opened, strict=True)]
+        return [(record, self._details(record, one)) for record, one in zip(records, opened, strict=True)]
 
-    def _fields(self, record: Record, opened: Readable) -> dict[str, Any]:
+    def _details(self, record: Record, opened: Readable) -> dict[str, Any]:
         regions, names = record.regions, self.predictor.folder.contract.class_names
         assert regions is not None
         scale = torch.tensor(regions.size * 2)

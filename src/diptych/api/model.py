@@ -20,15 +20,17 @@ from diptych.core.folders import packaged
 from diptych.runs.folder import open_model
 from diptych.runtime.configs import validated
 from diptych.runtime.devices import choose_device, choose_prediction, torch_unchanged
-from diptych.runtime.errors import CheckpointError, RecipeError, UnsupportedError
+from diptych.runtime.errors import CheckpointError, RecipeError, UnsupportedError, counted
 from diptych.runtime.plugins import load_plugins
 from diptych.serving.predictor import Predictor
 from diptych.tasks import CAPTION, NLVR, REFERRING, VCR, VQA, find_task
 from diptych.tasks.caption import explain_caption
+from diptych.tasks.interface import require_text
 from diptych.tasks.retrieval import can_search, has_towers
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
 MODEL = "a model folder, the folder of a run, user/name on the hub, a loaded model, or a Run"
+TOWERS = "tden/small/retrieval"
 SHORTLIST = 10  # for each hit, `rerank` scores this number of images
 
 
@@ -99,7 +101,7 @@ class Model(Mapped):
         Args:
             images: one or several images, in any form.
             captions: number of captions per image, 1 to 16. `.others` has all captions but the most probable.
-            beams: number of beams, 1 to 16; 1 is greedy. None: as in the model's recipe.
+            beams: number of beams, 1 to 16; 1 is greedy. At least `captions` are used. None: as in the model's recipe.
             min_words, max_words: limits of a caption's length in words, including one for its end.
             length_bonus: added to a beam's score for each word.
             length_penalty: a beam's score is divided by its length to this power.
@@ -107,7 +109,7 @@ class Model(Mapped):
             sample: draw words at random. It is also on if `temperature`, `top_k` or `top_p` is given.
             seed: seed for drawing words. None: use torch's generator.
 
-        Raises UnsupportedError or ServingError for a model that cannot caption, DataError for an unreadable image.
+        Raises UnsupportedError for a model that cannot caption, DataError for an unreadable image.
 
         >>> caption = model.caption("photo.png", beams=3, max_words=8)
         >>> caption.isprintable(), caption.score < 0, len(caption.boxes) == len(caption.labels)
@@ -136,15 +138,18 @@ class Model(Mapped):
         """Return the influence of each region on each word of a caption.
 
         This takes a forward pass per region. `weights[word][region]` is the drop of the word's log-probability without
-        the region, in nats. Regions that overlap strongly are removed together.
+        the region, in nats. Regions that overlap strongly are removed together. `regions[region].box` is the left, the
+        top, the width and the height in pixels.
 
         >>> len(model.explain("photo.png", "a red kite").weights)
         3
         """
         check_type("caption", caption, str, "a text, such as a Caption", RecipeError)
-        ((record, _),) = self._seen([(None, image)])
+        if not is_one(image):
+            raise RecipeError("image: found several images, expected one; explain each by itself")
+        ((record, fields),) = self._seen([(None, image)])
         shown = explain_caption(self.predictor.task_model(CAPTION), record, caption)
-        return Explained(**dict(shown))
+        return Explained(**dict(shown)).of(fields["image"])
 
     @per_text(Answer)
     def ask(self, images: Any, questions: Any, /) -> Any:
@@ -235,6 +240,7 @@ class Model(Mapped):
 
         return self._mapped(find_task(task), images, None, answer, made)
 
+    @python_errors
     def search(self, query: str, images: Any, *, top_k: int = 12, rerank: Model | None = None) -> Hits:
         """Rank images by how well they match a text, best first.
 
@@ -262,6 +268,9 @@ class Model(Mapped):
         if isinstance(images, str | os.PathLike) and not path_of(images).is_file():
             searched = ranker.search(query, path_of(images), shortlist=shortlist, by=by, most=top_k)
             hits, refused = searched.hits, searched.refused
+            if refused:
+                first = next(iter(refused.values()))
+                warnings.warn(f"the search leaves out {counted(refused, 'images')}; the first: {first}", stacklevel=2)
         else:
             items = [images] if is_one(images) else list(images)
             scores = self.match(items, [query])[:, 0]
@@ -300,13 +309,14 @@ class Model(Mapped):
     def encode_text(self, texts: str | Iterable[str]) -> Vectors:
         """Return the unit vector (D,) float32 of one text, or (N, D) for several.
 
-        Only the first 30 tokens of a text are used.
+        Only the first 30 tokens of a text are used. Raises ServingError for an empty text.
         """
         from diptych.serving.search import query_words
 
         self._need_towers()
+        checked = _queries(texts)
         if not isinstance(texts, str):
-            return self._stacked([self.encode_text(text) for text in texts_of("texts", texts)])
+            return self._stacked([self.encode_text(text) for text in checked])
         model, tokens = self.predictor.folder.model, self.predictor.tokens
         return np.asarray(embed_sentences(model, tokens, [texts], query_words(self.predictor))[0])
 
@@ -322,7 +332,7 @@ class Model(Mapped):
         from diptych.serving.search import pair_scores
 
         self.need_matching()
-        texts = texts_of("texts", texts)
+        texts = _queries(texts)
         images = [images] if is_one(images) else list(images)
         if has_towers(self.predictor.folder.model):
             scores: Vectors = self.encode_image(images) @ self.encode_text(texts).T
@@ -373,7 +383,15 @@ class Model(Mapped):
         if not has_towers(folder.model):
             reads = "; it reads pairs: model.match(images, texts) scores them" * can_search(folder.model)
             raise UnsupportedError(
-                f"{folder.name} ({folder.architecture.system}) has no vectors of single images and texts"
-                f"{reads}; this trains a model with vectors: diptych finetune retrieval --from-scratch --recipe "
-                "tden/small/retrieval --data STORE --out RUN"
+                f"{folder.name} ({folder.architecture.system}) has no vectors of single images and texts{reads}; this "
+                f"trains a model with vectors: diptych finetune retrieval --from-scratch --recipe {TOWERS} --data STORE"
+                f' --out RUN, or in Python diptych.finetune("retrieval", store, recipe="{TOWERS}").model'
             )
+
+
+def _queries(texts: str | Iterable[str]) -> list[str]:
+    """Return texts as a list. Raises ServingError for an empty text."""
+    listed = texts_of("texts", texts)
+    for text in listed:
+        require_text("a text", text, "a red kite")
+    return listed

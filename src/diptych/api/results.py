@@ -9,6 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from pydantic import PrivateAttr
+
 from diptych.core import Record
 from diptych.runtime.errors import DataError, UnfamiliarWarning, counted
 from diptych.tasks.interface import Explanation
@@ -92,7 +94,14 @@ class ChosenAnswer(ImageResult, str):
 
 
 class Explained(Explanation):
-    """The influence of regions on words. A notebook shows it as a table of words and regions."""
+    """The influence of regions on words. A notebook shows the image and a table of words and regions."""
+
+    _image: str | bytes | None = PrivateAttr(None)  # as in `ImageResult`
+
+    def of(self, image: str | bytes | None) -> Explained:
+        """Return this result with its image."""
+        self._image = image
+        return self
 
     def __repr__(self) -> str:
         size = f"{counted(self.words, 'words')} x {counted(self.regions, 'regions')}"
@@ -104,14 +113,17 @@ class Explained(Explanation):
         sums = [max((row[at] for row in self.weights), default=0.0) for at in range(len(self.regions))]
         shown = sorted(range(len(sums)), key=lambda at: -sums[at])[:DRAWN_BOXES]
         head = "".join(
-            f'<th style="color:{COLOURS[place]}">{place + 1} {escape(self.regions[at].label or "region")}</th>'
+            f'<th style="color:{COLOURS[place]}">{at + 1} {escape(self.regions[at].label or "region")}</th>'
             for place, at in enumerate(shown)
         )
         rows = (
             f"<tr><th>{escape(word)}</th>" + "".join(f"<td>{row[at]:+.2f}</td>" for at in shown) + "</tr>"
             for word, row in zip(self.words, self.weights, strict=True)
         )
-        return f"<table><tr><th></th>{head}</tr>{''.join(rows)}</table>"
+        table = f"<table><tr><th></th>{head}</tr>{''.join(rows)}</table>"
+        boxes = ((self.regions[at].box, self.regions[at].label or "region") for at in shown)
+        corners = (((x, y, x + width, y + height), label) for (x, y, width, height), label in boxes)
+        return drawing(self._image, (self.width, self.height), corners, "") + table
 
 
 class Hits(tuple["Hit", ...]):

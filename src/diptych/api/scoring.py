@@ -12,6 +12,7 @@ from typing import Any
 
 from diptych.api.arguments import check_features, check_type, path_of, python_errors
 from diptych.api.job import AnyPath, Data, Options, check_words, folder_of, opened_data
+from diptych.core.shares import FEWEST
 from diptych.data.extract.own_data import store_of
 from diptych.data.leakage import leakage
 from diptych.data.store.store import Store, check_split, splits_in
@@ -19,7 +20,7 @@ from diptych.runs.evaluation.evaluate import check_scored, score_model
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import predict
 from diptych.runtime.devices import torch_unchanged
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.plugins import load_plugins
 from diptych.runtime.terminal import make_console
 from diptych.tasks import TASKS, TaskSpec, find_task
@@ -97,8 +98,11 @@ def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | Non
         ]
     by_key = [spec.by_key(one.predictions) for one in predicted]
     read = {record.key for record in predicted[1].records}
-    gained = spec.scoring.gain(by_key[0], by_key[1], [record for record in predicted[0].records if record.key in read])
-    return replace(gained, notes=tuple(f"{name}: {seen}" for name, seen in zip("AB", trained_on, strict=True)))
+    both = [record for record in predicted[0].records if record.key in read]
+    notes = [f"{name}: {seen}" for name, seen in zip("AB", trained_on, strict=True)]
+    if len(both) < FEWEST:
+        notes.append(f"only {counted(both, 'images')}: too few for a reliable comparison")
+    return replace(spec.scoring.gain(by_key[0], by_key[1], both), notes=tuple(notes))
 
 
 def _check_task(task: object) -> None:

@@ -123,9 +123,11 @@ def register(
     if isinstance(recipe, Recipe):
         fields: Any = {name: value for name, value in recipe if name != "name"}
         recipe = Preset(recipe.name, "Registered in this process.", fields)
+    if system is None and task is None and recipe is None:
+        raise RecipeError("register: found nothing, expected system=, task= or recipe=")
     known = {"system": SYSTEMS.keys(), "task": TASKS.keys(), "recipe": RECIPES.keys() | STAGED.keys()}
     given = {"system": system, "task": task, "recipe": recipe}
-    kinds: dict[str, tuple[type, ...]] = {"system": (System,), "task": (TaskSpec,), "recipe": (Preset, Recipe)}
+    kinds: dict[str, tuple[type, ...]] = {"system": (System,), "task": (TaskSpec,), "recipe": (Recipe, Preset)}
     for kind, entry in given.items():
         check_type(kind, entry, (*kinds[kind], type(None)), f"a {kinds[kind][0].__name__}", RecipeError)
         if entry is not None and entry.name in known[kind] and (kind, entry.name) not in _registered:

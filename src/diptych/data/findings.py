@@ -118,7 +118,7 @@ class CheckReport:
             verdict = "Training would fail or miss data, or its scores would be meaningless: see the errors."
         elif any(finding.kind == NO_TEXT for finding in self.findings):
             verdict = "There is nothing to train on."
-        uses = [f"{name} learns from {_listed(counts)} records" for name, counts in self.tasks.items() if counts]
+        uses = [f"for {name}: {_listed(counts)} records" for name, counts in self.tasks.items() if counts]
         if none := ", ".join(name for name, counts in self.tasks.items() if not counts):
             uses.append(f"no records for {none}")
         if self.capitals:

@@ -17,10 +17,16 @@ A message states what was found, what was expected, where, and the command that 
 
 from __future__ import annotations
 
+import contextlib
+import traceback
 from collections.abc import Iterable, Sequence, Sized
 from difflib import get_close_matches
+from itertools import takewhile
+from pathlib import Path
 
 from diptych.runtime.terminal import printable
+
+PACKAGE = str(Path(__file__).parents[1])
 
 SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # plural -> singular of nouns that do not just add an s
 
@@ -29,6 +35,12 @@ class DiptychError(Exception):
     """Base class of all errors of Diptych. The command line prints its message without a traceback."""
 
     exit_code = 1
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook (IPython) shows: the lines of the caller, and the message."""
+        frames = takewhile(lambda one: not one.filename.startswith(PACKAGE), traceback.extract_tb(self.__traceback__))
+        own = [one for one in frames if "site-packages" not in one.filename and one.filename != contextlib.__file__]
+        return [*traceback.format_list(own), f"{type(self).__name__}: {self}"]
 
 
 class RecipeError(DiptychError):

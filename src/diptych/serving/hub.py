@@ -13,7 +13,7 @@ from diptych.data.store.tokens import FILE as TOKENS
 from diptych.runs.familiarity import FILE as FAMILIAR
 from diptych.runs.folder import CHECKS, CONFIG, FEATURES, VALIDATION, WEIGHTS, ModelFolder, damaged_files
 from diptych.runtime.downloads import without_retries
-from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.errors import CheckpointError, RecipeError, nearest
 from diptych.runtime.files import parse_json, refuse_links_out, text_of
 from diptych.runtime.outputs import OWN, whole_folder
 from diptych.runtime.plugins import refuse_missing
@@ -36,6 +36,8 @@ def fetch(name: str, revision: str | None = None) -> Path:
     from huggingface_hub import hf_hub_download, snapshot_download
 
     made = "`diptych demo` makes it" if name.startswith("demo/") else "copy the model folder here and pass its path"
+    if siblings := [str(one) for one in Path(name).parent.glob("*") if one.is_dir()]:
+        made = nearest(name, siblings)
     with _hub_errors(name, f"{made} (there is no folder {name})"), without_retries():
         config = Path(hf_hub_download(name, CONFIG, revision=revision))
         if not _is_ours(config, name):  # check the config before downloading the weights

@@ -18,7 +18,7 @@ from diptych.models.decoding import DecodingOptions
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import Precision
-from diptych.runtime.errors import DataError, RecipeError, ServingError
+from diptych.runtime.errors import DataError, RecipeError, ServingError, UnsupportedError
 from diptych.tasks import TaskSpec
 from diptych.tasks.interface import TaskAnswer, TaskModel, TaskRequest
 from diptych.vision.detectors.detector import Detector, Picture
@@ -95,7 +95,7 @@ class Predictor:
         return list(spec.required_interface.answer(self.task_model(spec), requests))
 
     def check(self, spec: TaskSpec, request: TaskRequest | None = None) -> None:
-        """Raise ServingError if the model was not trained for the task, and RecipeError if the request is invalid."""
+        """Raise UnsupportedError if the model was not trained for the task, and RecipeError if the request is invalid."""
         model = self.task_model(spec)
         model.build()
         if request is not None and spec.required_interface.check is not None:
@@ -123,11 +123,11 @@ class Predictor:
         )
 
     def _task(self, spec: TaskSpec) -> Task:
-        """Return the task. Raises ServingError if the model was not trained for it."""
+        """Return the task. Raises UnsupportedError if the model was not trained for it."""
         try:
             return self.folder.task(spec.name)
         except RecipeError as error:
-            raise ServingError(str(error)) from error
+            raise UnsupportedError(str(error)) from error
 
     def search(
         self,

@@ -25,7 +25,7 @@ from diptych.objectives.settings import Objectives
 from diptych.runtime.configs import derive
 from diptych.runtime.decoding import decoding_field
 from diptych.runtime.devices import Precision, predicting
-from diptych.runtime.errors import DataError, ServingError, counted
+from diptych.runtime.errors import DataError, UnsupportedError, counted
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
@@ -222,11 +222,11 @@ def write(
 ) -> list[interface.GroundedText]:
     """Caption all records in one batch. With several beams, the other finished captions are in `others`.
 
-    Raises ServingError if the model cannot generate text.
+    Raises UnsupportedError if the model cannot generate text.
     """
     writer: Any = model.model
     if not isinstance(writer, Writer):
-        raise ServingError(f"{model.system} cannot caption: it has no decoder; choose another model")
+        raise UnsupportedError(f"{model.system} cannot caption: it has no decoder; choose another model")
     task = Captioning(model.tokens, decoding)
     with predicting(model.model, len(records)):
         batch = collate([sample for record in records for sample in task.queries(record)])

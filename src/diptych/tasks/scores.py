@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from importlib.metadata import version
@@ -98,10 +98,17 @@ class Scores:
         lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in shown)
         return f"<table>{lines}</table><p>{self._size}. {seen} <b>{self.warning}</b></p>"
 
+    def keys(self) -> list[str]:
+        """Return the names of the scores, so that `dict(scores)` maps each name to its `Score`."""
+        return [score.name for score in self.scores]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
     def __getitem__(self, name: str) -> Score:
         if named := [score for score in self.scores if score.name == name]:
             return named[0]
-        raise KeyError(f"no score {name!r}; {nearest(str(name), (score.name for score in self.scores))}")
+        raise KeyError(f"no score {name!r}; {nearest(str(name), self.keys())}")
 
     def to_json(self) -> dict[str, Any]:
         return {

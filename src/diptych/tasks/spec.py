@@ -12,7 +12,7 @@ from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives.settings import Objectives
-from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.errors import DataError, UnsupportedError
 from diptych.tasks.answers import Answers
 from diptych.tasks.calibration import Calibration
 from diptych.tasks.interface import TaskInterface
@@ -183,10 +183,10 @@ class TaskSpec:
         return trained_for is not None and self.has_learnt(model)
 
     def check_offered(self, model: Any, trained_for: str | None, where: object) -> None:
-        """Raise ServingError if `model` was trained for another task and cannot do this one. `where` is its folder."""
+        """Raise UnsupportedError if `model`, whose folder is `where`, was trained for another task."""
         if self.required_interface.offered is not None and not self.offered_by(model, trained_for):
             trained = "no task" if trained_for is None else trained_for
-            raise ServingError(
+            raise UnsupportedError(
                 f"the model {where} was trained for {trained} and cannot {self.required_interface.verb}; pass a model "
                 f"that was trained for {self.name}: diptych finetune {self.name}"
             )

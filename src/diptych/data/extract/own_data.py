@@ -2,7 +2,9 @@
 
 import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -22,10 +24,12 @@ from diptych.runtime.outputs import claim, refuse_inputs
 from diptych.runtime.processes import PROCESSES, torchrun_processes
 from diptych.runtime.progress import bar, tell
 from diptych.runtime.terminal import printable
+from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.given import KIND as GIVEN
 from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.detectors.open import open_detector
+from diptych.vision.fingerprints import image_fingerprint
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
 MANY = 500  # below this number of images, starting processes (a few seconds) costs more time than it saves
@@ -133,11 +137,13 @@ def store_of(
                if isinstance(finder, GivenRegions)
                else f"make a store of them: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
         )  # fmt: skip
+    if (folder / INDEX).is_file():  # extraction writes it again, so it is newer than changed images afterwards
+        check_same(Store(folder), records, data, whole=False)
     done = extract_regions(records, finder, folder, console, skip_bad=skip_bad)
     store = Store(folder)
     splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))
     tell(console, f"{done.summary()}; {folder}: {splits}")
-    _same_words(store, records, data, whole=True)
+    check_same(store, records, data)
     return store
 
 
@@ -173,18 +179,24 @@ def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
     """Raise an error if `out` is inside `data`, or is a store that was extracted from an earlier version of `data`."""
     refuse_inputs(out, [data])
     if (out / INDEX).is_file():
-        _same_words(Store(out), records, data, whole=False)
+        check_same(Store(out), records, data, whole=False)
 
 
-def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool) -> None:
-    """Raise DataError if a record of the store has other texts or another split in `records`.
+def check_same(store: Store, records: Sequence[Record], data: Path, whole: bool = True) -> None:
+    """Raise DataError if a record of the store has other texts, another split or a changed image in `records`.
 
     With `whole`, every record of the store must be in `records`. Otherwise the store may have more records. It may also
     have another image under the same key, which extraction reports.
     """
     wanted = {record.key: record for record in records}
+    other, index = "choose another --out, or delete this store", store.folder / INDEX
+    began, newer = time.time_ns(), _newer({record.image for record in records}, index.stat().st_mtime_ns)
     for there in iterate(store):
         known = wanted.get(there.key)
+        if whole and known is None:
+            raise DataError(f"{store.folder} has the record {there.key!r}, which {data} lacks; {other}")
+        if known is not None and known.image in newer and _is_changed(known.image, there):
+            raise DataError(f"{known.image} has changed since its regions were extracted to {store.folder}; {other}")
         if not whole:
             if known is None or is_another(known.image, there.image):
                 continue
@@ -199,8 +211,33 @@ def _same_words(store: Store, records: Sequence[Record], data: Path, whole: bool
         if known is None or _from_root(known) != _from_root(there):
             raise DataError(
                 f"{store.folder} was made when {data} had other texts or another split for {there.key!r} (a split "
-                f"changes with --split-seed); choose another {'--out' if whole else 'store'}, or delete this one"
+                f"changes with --split-seed); {other}"
             )
+    if newer:  # the same images are not opened again
+        with suppress(OSError):
+            os.utime(index, ns=(began, began))
+
+
+def _newer(images: Iterable[Path | None], time_ns: int) -> set[Path]:
+    """Return the images whose file, or the archive with it, was written or replaced after a time."""
+    newer = set()
+    for image in filter(None, images):
+        file = next((one for one in (image, *image.parents) if one.is_file()), None)
+        stats = () if file is None else (file.stat(), file.lstat())
+        if any(max(one.st_mtime_ns, one.st_ctime_ns) > time_ns for one in stats):
+            newer.add(image)
+    return newer
+
+
+def _is_changed(image: Path | None, there: Record) -> bool:
+    """Return True if an image has other pixels than those of which a store has the fingerprint."""
+    if image is None or there.fingerprint is None:
+        return False
+    try:
+        own = image_fingerprint(shared_decoders().open(image))
+    except DataError:  # extraction reports an image that cannot be read
+        return False
+    return own[: len(there.fingerprint)] != tuple(there.fingerprint)
 
 
 def _from_root(record: Record) -> Record:

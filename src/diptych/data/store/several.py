@@ -34,12 +34,12 @@ class SeveralStores(Store):
     def words(self, index: int) -> Record:
         number, row = self._locate(index)
         name, record = list(self.stores)[number], self._parts[number].words(row)
-        return replace(record, key=f"{name}/{record.key}", split=_renamed(name, record.split))
+        return replace(record, key=f"{name}/{record.key}", split=renamed(name, record.split))
 
     @cached_property
     def split_names(self) -> list[str]:
-        return [_renamed(name, split) for name, store in self.stores.items() for split in store.split_names]
+        return [renamed(name, split) for name, store in self.stores.items() for split in store.split_names]
 
 
-def _renamed(store: str, split: str) -> str:
+def renamed(store: str, split: str) -> str:
     return store if split == TRAIN else split

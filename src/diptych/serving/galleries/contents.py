@@ -22,7 +22,7 @@ def read_contents(pictures: Path, cache: Path) -> tuple[dict[Path, str], dict[Pa
     that were not changed in the last 2 s. Raises DataError if there is no folder or no image.
     """
     if not pictures.is_dir():
-        raise DataError(f"{pictures} is not a folder; pass a folder of images: --images DIR")
+        raise DataError(f"{pictures} is not a folder; pass a folder of images with --images")
     paths = find_pictures(pictures)
     if not paths:
         raise DataError(f"no images to search in {pictures}; expected files ending in {', '.join(ENDINGS)}")

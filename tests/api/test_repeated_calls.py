@@ -1,0 +1,126 @@
+"""Calls that are repeated after something has changed: nothing old is returned in silence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from diptych.api import job
+from diptych.api.dataset import Dataset
+from diptych.api.run import Run
+from diptych.api.training import finetune, pretrain
+from diptych.runtime.errors import DataError, RecipeError, Stopped
+from diptych.storybook.files import write
+from tests.api.conftest import TINY
+
+PRETRAIN = "unified-vlp/small/pretrain"
+
+
+@pytest.fixture(scope="module")
+def pretrained(world: Path, detector: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    out = tmp_path_factory.mktemp("pretrained") / "run"
+    settings = TINY | {"data.split": "train"}
+    return pretrain(world, recipe=PRETRAIN, out=out, detector=detector, steps=2, batch_size=8, settings=settings)
+
+
+@pytest.fixture
+def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "world"
+    folder.mkdir()
+    write(folder, {"train": 8, "val": 2, "test": 2}, seed=1, processes=1)
+    return folder
+
+
+def write_another(image: Path) -> None:
+    with Image.open(image) as opened:
+        size = opened.size
+    Image.new("RGB", size, "red").save(image)
+
+
+def rename_an_older_one(image: Path) -> None:
+    other = image.with_name("other.png")
+    shutil.copyfile(image, other)
+    write_another(other)
+    os.utime(other, (0, 0))
+    other.replace(image)
+
+
+def link_to_another(image: Path) -> None:
+    other = image.parent.parent.parent / "elsewhere.png"
+    shutil.copyfile(image, other)
+    write_another(other)
+    image.unlink()
+    image.symlink_to(other)
+
+
+def test_changed_images_are_not_read_from_an_old_run_or_store(drawn: Path, pretrained: Run) -> None:
+    def train(out: str = "run") -> Run:
+        return finetune("caption", drawn, pretrained.folder, steps=1, batch_size=4, out=out)
+
+    image = sorted(drawn.rglob("*.png"))[0]
+    kept = image.read_bytes()
+    train()
+    Dataset.read(drawn).extract("store", detector=pretrained.folder)
+    changed = f"^.*{image.name} has changed since its regions were extracted to"
+    for change in (write_another, rename_an_older_one, link_to_another):
+        change(image)
+        with pytest.raises(DataError, match=f"{changed} run/store; choose another `out`, or delete this store$"):
+            train()
+        with pytest.raises(DataError, match=f"{changed} store; choose another `out`"):
+            Dataset.read(drawn).extract("store", detector=pretrained.folder)
+        image.unlink()
+        image.write_bytes(kept)  # a new file with the same content
+        assert train().folder == Path("run")
+        assert len(Dataset.read(drawn).extract("store", detector=pretrained.folder)) == 12
+    write_another(image)
+    assert train("again").folder == Path("again")
+
+
+def test_a_run_that_on_log_ended_continues_without_it(
+    drawn: Path, pretrained: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(**more: Any) -> Run:
+        return finetune(
+            "caption", drawn, pretrained.folder, steps=6, batch_size=4, settings={"training.log_every": 2}, **more
+        )
+
+    def stop(_: object) -> bool:
+        return False
+
+    first = train(on_log=stop)
+    assert first.metrics[-1]["step"] == 2
+    again = train(on_log=stop)
+    assert (again.folder, again.metrics[-1]["step"]) == (first.folder, 2)
+    assert "already ended by on_log; the same call without on_log continues" in capsys.readouterr().err
+    assert train().metrics[-1]["step"] == 6
+    assert train().metrics[-1]["step"] == 6
+    assert "already finished" in capsys.readouterr().err
+
+
+def test_what_would_be_ignored_or_fail_late_is_refused(
+    drawn: Path, pretrained: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = Dataset.read(drawn)
+    stored = data.extract("store", detector=pretrained.folder)
+    with pytest.raises(RecipeError, match=r"^data: found a store, which has regions already; leave out `detector`$"):
+        finetune("caption", stored, pretrained.folder, detector="nope")
+    with pytest.raises(DataError, match=r"^store has the record '.*', which .* lacks; choose another `out`"):
+        data[:3].extract("store", detector=pretrained.folder)
+    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+        data[["a"]]  # type: ignore[call-overload]
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "store_of", interrupted)
+    two = {"a": data, "b": data["train"]}
+    with pytest.raises(DataError, match=r"no records in split 'train'; it has a \(8\), val \(2\), test \(2\), b \(8\)"):
+        pretrain(two, recipe=PRETRAIN, detector="sample", steps=1, settings={"data.split": "train"})
+    with pytest.raises(Stopped, match=r"^stopped; regions in complete shards are kept, and the same call resumes$"):
+        pretrain(two, recipe=PRETRAIN, detector="sample", steps=1, settings={"data.split": "a+b"})
