@@ -27,7 +27,7 @@ def test_a_folder_is_claimed_if_it_is_new_or_empty_or_of_the_same_kind(tmp_path:
     assert outputs.claim(tmp_path / "a" / "b", "run") == []
     (tmp_path / "a" / "b" / "metrics.jsonl").touch()
     assert outputs.claim(tmp_path / "a" / "b", "run") == []
-    with pytest.raises(OutputError, match="b is a folder of run, expected a folder that Diptych wrote as store"):
+    with pytest.raises(OutputError, match="b is a folder of kind run, expected an empty folder or one of kind store"):
         outputs.claim(tmp_path / "a" / "b", "store")
     with pytest.raises(OutputError, match=r"exists already \(metrics.jsonl\)"):
         outputs.refuse_folder(tmp_path / "a" / "b", None)

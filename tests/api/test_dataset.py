@@ -120,7 +120,7 @@ def test_regions_are_extracted_once_for_several_runs(
     capsys.readouterr()
     assert data.extract(tmp_path / "store", detector=load("sample")).records == made.records
     assert capsys.readouterr().err.startswith("0 extracted, 3 were there already")
-    with pytest.raises(DataError, match=r"rows already has regions, in the store .*store; pass this store"):
+    with pytest.raises(DataError, match=r"rows already has regions, in the store .*store; use that store"):
         made.extract(tmp_path / "other", detector="sample")
     with pytest.raises(DataError, match="other texts or another split"):
         Dataset.from_rows([row | {"caption": "new"} for row in rows_of(images)]).extract(made.source, detector="sample")

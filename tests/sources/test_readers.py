@@ -295,7 +295,7 @@ WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (token, "", "c.token: found no caption of any image"),
     (token, "image,caption\na.jpg,one,two", "c.token line 2: expected `NAME,caption`, in quotes where it has a comma"),
     (token, "image,caption\n\"a.jpg,one", "c.token line 2: expected `NAME,caption`"),
-    (token_lists, ("a.jpg", "a.jpg"), "devImages.txt: found a.jpg, which is in split train too; download it again"),
+    (token_lists, ("a.jpg", "a.jpg"), "devImages.txt: the list of train has a.jpg too; download both again"),
     (table, "a dog", "t.tsv line 1: found 1 fields, expected `caption TAB url`"),
     (own, {"image": "a.jpg"}, "found an object with `image`, expected one with `captions`, or with"),
     (own, {"captions": ["x"]}, "expected one with `image`"),

@@ -28,7 +28,7 @@ from diptych.runtime.files import sweep
 from diptych.runtime.outputs import taken
 from diptych.runtime.terminal import make_console
 
-SHOWN = 4  # a data set's repr lists at most this number of splits, and of kinds of texts
+SHOWN = 4  # the repr of a data set lists at most this many splits and this many kinds of texts
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,7 +120,7 @@ class Dataset(Sequence[Example]):
         check_type("detector", chosen, kinds, "a folder or name of a detector, or features=", RecipeError)
         check_features(features)
         if self.source is not None:
-            raise DataError(f"{self.name} already has regions, in the store {self.source}; pass this store")
+            raise DataError(f"{self.name} already has regions, in the store {self.source}; use that store")
         named, given = (None if one is None else os.fspath(one) for one in (chosen, features))
         with taken(Path(out), "store"):
             sweep(Path(out))
@@ -215,4 +215,4 @@ def _warned(path: Path | str, skip_bad: bool) -> Iterator[Skips]:
     yield (skips := Skips(skip_bad))
     skips.check()
     if skips.counts:
-        warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=5)  # at the caller's line
+        warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=5)  # names the caller's line

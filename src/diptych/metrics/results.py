@@ -114,7 +114,7 @@ def _checked(
     unknown = tuple(key for key in predicted if key not in wanted)
     ids = f"of {len(predicted)} ids"
     if not predictions:
-        raise DataError(f"{path}: none {ids} is in this split, which has {len(wanted)}; pass a file of this split")
+        raise DataError(f"{path}: none {ids} is among the {len(wanted)} of this split; pass a file of this split")
     if unknown and not allow_unknown:
         raise DataError(
             f"{path}: {len(unknown)} {ids} are not in this split ({_some(unknown)}); pass a file of this split"
@@ -122,7 +122,7 @@ def _checked(
     if missing and not allow_missing:
         raise DataError(
             f"{path}: {len(missing)} of {len(wanted)} ids are missing ({_some(missing)}); "
-            "predict for these, too, or allow missing predictions and report the coverage"
+            "predict these too, or allow missing predictions and report the coverage"
         )
     return Results(predictions, missing, unknown, tuple(key for key, value in predictions.items() if not value.strip()))
 

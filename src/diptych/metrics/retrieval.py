@@ -97,7 +97,7 @@ def rank_of(scores: ArrayLike, right: ArrayLike) -> int:
     """
     values, own = np.asarray(scores, dtype=np.float64), np.asarray(right, dtype=bool)
     if values.shape != own.shape or values.ndim != 1:
-        raise DataError(f"found shapes {values.shape} of `scores` and {own.shape} of `right`, expected (items,) twice")
+        raise DataError(f"found shapes {values.shape} (`scores`) and {own.shape} (`right`), expected (items,) for both")
     if np.isnan(values).any():
         raise DataError("a score is NaN, so nothing can be ranked; check the features and weights for NaN")
     if not own.any():

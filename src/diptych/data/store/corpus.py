@@ -16,7 +16,7 @@ from diptych.runtime.errors import DataError
 
 NEWLINE = 10
 PIECE = 2**24  # line ends are searched in this many bytes at a time
-MOST_JOINED = 256  # a sample joins at most this many lines; it reaches this number only if almost no line has a token
+MOST_JOINED = 256  # a sample joins at most this many lines; more are needed only if most lines have no token
 
 
 @dataclass(frozen=True)

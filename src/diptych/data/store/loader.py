@@ -124,8 +124,8 @@ class Loader(PickledWithoutCaches):
         own = range(part, len(whole), parts)
         if not own:
             raise DataError(
-                f"step {step}, part {part} of {parts} is empty: a batch of {len(whole)} samples cannot be "
-                f"divided among {parts} processes; use fewer processes, or raise training.batch"
+                f"step {step}: a batch of {len(whole)} samples cannot be divided into {parts} micro-batches; use fewer "
+                "processes, or raise training.batch"
             )
         there = [number for number in own if whole.read(number) is not None]
         idle = not there

@@ -32,7 +32,7 @@ def record_from_json(written: bytes) -> Record:
     image: dict[str, Any] = {}
     try:
         written.decode()
-    except UnicodeDecodeError:  # the record has an image name that is not UTF-8, which only `parse_json` can read
+    except UnicodeDecodeError:  # an image name is not UTF-8, which only `parse_json` can read
         values = parse_json(written)
         if not isinstance(values, dict) or not isinstance(name := values.pop("image", None), str):
             raise ValueError("not UTF-8") from None
