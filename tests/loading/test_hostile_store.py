@@ -92,7 +92,7 @@ WORDS: list[tuple[object, str]] = [
     ({"objects": [{"kind": "x", "box": [0, 0, 1, 10**400]}]}, r"box"),
     (
         {"choices": [{"key": "1", "question": "x", "answers": ["x"], "answer": 1}]},
-        "the index of the right answer is 1, expected below 1",
+        "the index of the right answer is 1, expected -1 to 0",
     ),
     ({"relations": [[0, "on", 9]]}, "relations: found indices 0 and 9 into 0 objects"),
     ({"regions": {}}, "regions: Extra inputs"),

@@ -296,7 +296,7 @@ WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (token, "image,caption\na.jpg,one,two", "c.token line 2: expected `NAME,caption`, in quotes where it has a comma"),
     (token, "image,caption\n\"a.jpg,one", "c.token line 2: expected `NAME,caption`"),
     (token_lists, ("a.jpg", "a.jpg"), "devImages.txt: the list of train has a.jpg too; download both again"),
-    (table, "a dog", "t.tsv line 1: found 1 fields, expected `caption TAB url`"),
+    (table, "a dog", "t.tsv line 1: found 1 fields, expected `caption TAB url`, none empty"),
     (own, {"image": "a.jpg"}, "found an object with `image`, expected one with `captions`, or with"),
     (own, {"captions": ["x"]}, "expected one with `image`"),
     (own_pictures, {"image": "a.jpg", "captions": ["x"]}, "o.jsonl line 1: found no image .*a.jpg; download it"),

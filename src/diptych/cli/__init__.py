@@ -68,7 +68,8 @@ def run_verb(arguments: list[str], debug: bool) -> int:
             torchrun_processes()
             app(arguments, terminal_width=columns(sys.stdout))
     except SystemExit as ended:
-        return 0 if isinstance(ended.__context__, BrokenPipeError) else int(ended.code or 0)  # click exits so
+        # click raises SystemExit for a BrokenPipeError.
+        return 0 if isinstance(ended.__context__, BrokenPipeError) else int(ended.code or 0)
     except Terminated:
         print("diptych: stopped; the same command resumes from here", file=sys.stderr)
         return Stopped.exit_code
@@ -109,7 +110,7 @@ def _unexpected(error: Exception) -> str:
         return f"memory is at its limit ({first}); {advice}"
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
         return f"cannot print or write: {error.strerror}; free disk space and run the same command again"
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # by os.getcwd, if the directory was deleted
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # from os.getcwd, if the folder was deleted
         return "the folder that this command runs in does not exist any more; change to another folder"
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object[:100]!a} is not UTF-8 at character {error.start}; pass text in UTF-8"

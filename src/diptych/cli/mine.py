@@ -138,7 +138,7 @@ def mine_run(
     values = {"keep": keeping.settings(), "fetch": fetching.settings()}
     settings = checked(values | {"offline": running.offline, "seed": running.seed})
     settings = changed(settings, running.assignments or [])  # --set is applied last, so that it overrides options
-    hold(out, "mined", temporary=running.engine == "local")  # not for Ray: its sockets need short paths
+    hold(out, "mined", temporary=running.engine == "local")  # not with Ray, whose sockets need short paths
     with bar("shards") as progress:
 
         def started(stage: str, shards: int) -> Callable[[], None]:

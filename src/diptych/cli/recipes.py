@@ -51,7 +51,7 @@ def recipes(
         _print_list(listed)
 
 
-@app.command(cls=TyperCommand, rich_help_panel=SHARE)  # unlike `Verb`, it lists plugin errors
+@app.command(cls=TyperCommand, rich_help_panel=SHARE)  # not `Verb`: this command lists plugin errors itself
 def plugins(as_json: AsJson = False) -> None:
     """List the installed packages that extend Diptych, and what each adds, such as systems and tasks."""
     from diptych.runtime.plugins import PluginError

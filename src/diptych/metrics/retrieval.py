@@ -17,7 +17,7 @@ from diptych.runtime.errors import DataError
 
 # What is searched -> name of the task: an image finds captions (TR in papers), or a caption finds images (IR).
 RECALLS = {"captions": "text retrieval", "pictures": "image retrieval"}
-_SIGNS = re.compile(r"(?<=\d)\s*([-–—.,:;])\s*(?=\d)|([£€¢])")  # keeps `5 - 3` apart from `5 3`, and € from $
+_SIGNS = re.compile(r"(?<=\d)\s*([-–—.,:;])\s*(?=\d)|([£€¢])")  # so that `5 - 3` differs from `5 3`, and € from $
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ Ngram = tuple[str, ...]
 Patterns = tuple[re.Pattern[str], ...]
 ORDERS = (1, 2, 3, 4)  # BLEU and CIDEr count n-grams of one to four words
 
-# Tokens that coco-caption drops. Its list has -LRB- too, but brackets are kept, since it compares lower-case tokens.
+# Tokens that coco-caption drops. Its list also has -LRB-, but tokens are in lower case, so brackets are kept.
 PUNCTUATION = frozenset(["''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"])
 
 # Characters of scripts without spaces: Thai, Lao, Burmese, Khmer, Japanese, Chinese.

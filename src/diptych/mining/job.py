@@ -37,7 +37,7 @@ class MiningJob:
         """
         for name, plan in plans.items():
             path = self.layout.plan(name)
-            if not holds_json(path, plan):  # such as after inputs were moved
+            if not holds_json(path, plan):  # a changed plan, for example because inputs were moved
                 write_json(path, plan)
         shards: dict[str, list[str]] = {name: plan.get("shards", [name]) for name, plan in plans.items()}
         whole = {one for made in shards.values() for one in made if self.layout.counts(folder, one).exists()}

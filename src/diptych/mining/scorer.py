@@ -236,7 +236,7 @@ def train_scorer(
     """
     pairs, labels, names = labelled(paths)
     if len(set(names)) < 2 * HELD_OUT:
-        raise DataError(f"found {len(set(names))} labelled images, expected {2 * HELD_OUT} or more; label more")
+        raise DataError(f"found {len(set(names))} labelled images, expected {2 * HELD_OUT} or more; label more images")
     opened = open_model(Path(model)) if model is not None else None
     named = open_detector(detector, []) if detector is not None else None
     reader, truth = Reader(named, opened), np.array(labels)

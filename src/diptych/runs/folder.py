@@ -99,7 +99,7 @@ class ModelFolder:
     architecture: Architecture
     tokens: Tokens
     contract: FeatureContract
-    recipe: Recipe | None = None  # an imported checkpoint has the recipe of its system that is closest to its own
+    recipe: Recipe | None = None  # for an imported checkpoint: the most similar recipe of its system
     answers: Answers | None = None
     detector: Path | None = None
     validation: Mapping[str, float] | None = None  # scores of these weights on the validation split

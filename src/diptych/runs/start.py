@@ -272,8 +272,8 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     """
     if recipe.system != start.architecture.system:
         raise RecipeError(
-            f"{recipe.name} trains {recipe.system}, but {start.folder} is of {start.architecture.system}; choose "
-            "a recipe and a model of the same system"
+            f"{recipe.name} trains {recipe.system}, but {start.folder} is a model of {start.architecture.system}; "
+            "choose a recipe and a model of the same system"
         )
     config = start.architecture.config
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}

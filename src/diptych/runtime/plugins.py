@@ -114,7 +114,7 @@ def plugins() -> tuple[Plugin, ...]:
     with _lock:
         if not _began:
             chosen, _began = _chosen(), True
-            for entry in chosen:  # one by one, so that an error can name the earlier plugin
+            for entry in chosen:  # one by one, so that an error can name the plugin that already uses a name
                 _loaded.append(_registered(entry))
         return tuple(_loaded)
 

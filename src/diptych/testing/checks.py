@@ -17,7 +17,7 @@ from diptych.testing.case import Case
 
 LEARNT = 0.05  # a model has learnt if its loss, in nats per word or answer, is below this; guessing among eight gives 2
 CHECK_EVERY = 50  # the model's answers are checked each time after this number of training steps
-RUBBISH = 1e4  # put in place of values that the model must not read; its output shows if it does
+RUBBISH = 1e4  # replaces values that the model must not read; if it reads them, its output changes
 
 
 def learn(case: Case, steps: int = 400, lr: float = 3e-3, anew: bool = False) -> Iterator[dict[str, float]]:

@@ -130,7 +130,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
         things, relations = tuple(objects[image.id]), tuple(image.relations)
         if relations and len(things) < annotated[str(image.id)]:
             skips.add("relations of images with objects that were left out", images.places[image.id], len(relations))
-            relations = ()  # indices of relations count the left-out objects, and would name wrong ones
+            relations = ()  # their indices count left-out objects too, and would point to wrong ones
         for at, (subject, _, other) in enumerate(relations):
             if wrong := [end for end in (subject, other) if not 0 <= end < len(things)]:
                 where = f"{images.places[image.id]}.relations[{at}]"

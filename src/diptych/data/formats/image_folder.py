@@ -31,7 +31,7 @@ CSV = ".csv"
 MOST_LINES = 100
 # Columns with captions; the first that is not empty is read.
 CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")
-UNREAD = ("question", "questions", "answer", "answers", "objects")  # columns that belong to other tasks than captioning
+UNREAD = ("question", "questions", "answer", "answers", "objects")  # columns of tasks other than captioning
 _NUMBER = re.compile(r"[-_. ]?\d+$")  # the number at the end of a folder's name, such as 2017 in test2017
 
 

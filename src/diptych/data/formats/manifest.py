@@ -149,7 +149,7 @@ def _same_keys(records: Sequence[Record], homes: Sequence[Path | None]) -> list[
     Add folder names to keys until different images have different keys. Images are the same if their files are. Images
     without files are the same if their keys are, and their sets have no folders of their own (`homes`).
     """
-    # {path of an image's file: the image's key}. For an image without a file: (folder of its set, its name): key.
+    # {path of an image's file: the image's key}. Without a file, the path is (folder of the set, image's name).
     keys: dict[str | tuple[Path, str], str] = {}
     filed: dict[tuple[Path, str], str] = {}  # {(folder of the set, name): key} of images with a file
     taken: set[str] = set()

@@ -55,7 +55,7 @@ def _check_references(record: Record) -> None:
     for one in record.choices:
         for right, among in ((one.answer, one.answers), (one.rationale, one.rationales)):
             if right is not None and not -1 <= right < len(among):  # -1: the right answer is unknown
-                raise ValueError(f"choices: the index of the right answer is {right}, expected below {len(among)}")
+                raise ValueError(f"choices: the index of the right answer is {right}, expected -1 to {len(among) - 1}")
     for subject, _, other in record.relations:
         if not 0 <= min(subject, other) <= max(subject, other) < len(record.objects):
             raise ValueError(f"relations: found indices {subject} and {other} into {len(record.objects)} objects")

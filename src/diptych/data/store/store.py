@@ -143,7 +143,7 @@ class StoreWriter:
         self._pending: list[tuple[Record, bytes]] = []  # records with their JSON, not written yet
         self._shards: list[ShardEntry] = []
         self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
-        self._made_by: str | None = version("diptych")  # the oldest Diptych that wrote to the store; None: before 0.1
+        self._made_by: str | None = version("diptych")  # oldest version that wrote to the store; None: before 0.1
         self.done: dict[str, Path | None] = {}  # {key of a record in the store: path of its image}
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():

@@ -288,7 +288,7 @@ def picture_of(address: str) -> str:
     name = _SIZE_OF_NAME.sub("", name[-LETTERS:]) or name[-LETTERS:]
     if (
         len(parts) > 1 and parts[-1].rpartition(".")[0] and parts[-1] in name + "." + ending
-    ):  # as in /thumb/a/K.jpg/220px-K.jpg
+    ):  # such as /thumb/a/K.jpg/220px-K.jpg
         parts.pop()
     if len(name) >= DISTINCT and not name.isalpha():
         return name.lower()
