@@ -75,7 +75,7 @@ def test_what_needs_the_model_is_refused_with_a_service(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_verb(["search", "a dog", "--server", "http://127.0.0.1:1", *words], debug=False) == 2
-    assert f"{wanted} the model itself; leave out --server" in capsys.readouterr().err
+    assert f"{wanted} the model itself; pass --model instead of --server" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class Dataset(Sequence[Example]):
         if isinstance(which, slice):
             return Dataset(self.records[which], self.name)
         if not -len(self) <= which < len(self):
-            raise IndexError(f"{self.name} has {counted(self, 'images')}, so there is no image {which}")
+            raise IndexError(f"{self.name} has {counted(self, 'images')}, counted from 0, and no image {which}")
         return Example(self.records[which])
 
     def __add__(self, other: Dataset) -> Dataset:

@@ -66,7 +66,7 @@ def read_references(path: Path, skips: Skips | None = None) -> dict[str, tuple[s
     listed = (key for key, _, _ in _entries(path, content.get("images", []), "id"))
     for key in dict.fromkeys((*references, *listed)):
         if not references.get(key):
-            raise DataError(f"{path}: an image has no reference caption; add one, or remove it from `images`", key=key)
+            raise DataError(f"{path}: an image has no reference caption; add a caption, or remove the image", key=key)
     if not references:
         raise DataError(f"{path}: found no reference captions; pass a file with captions")
     return {key: tuple(captions) for key, captions in references.items()}

@@ -161,7 +161,7 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
     ]
     if others:
         raise OutputError(
-            f"{target} would be replaced, but {len(others)} files in it were added or changed since Diptych wrote it "
+            f"{target} would be replaced, but some of its files were added or changed after Diptych wrote it "
             f"({_some(sorted(others))}); move them, or pass another folder"
         )
 

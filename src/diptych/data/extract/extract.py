@@ -44,7 +44,7 @@ MOST_BYTES = 256 * 2**20  # the decoded images in memory take at most this many 
 Readable: TypeAlias = "tuple[Record, Picture | None]"  # a record and its image (None if the detector needs no images)
 Opened: TypeAlias = "tuple[Record, Picture | DataError | None]"
 Failed: TypeAlias = dict[str, str]  # {key of a record: why its extraction failed}
-# The regions of the records of a window, and the records that failed.
+# The records of a group of batches with their regions, and the records that failed.
 Extracted: TypeAlias = tuple[list[tuple[Record, Regions]], Failed]
 Packed: TypeAlias = dict[str, Any]  # the fields of `Regions`, with arrays in place of tensors
 
@@ -148,8 +148,8 @@ def _check_engine(engine: str, detector: Detector, device: torch.device) -> None
         raise RecipeError(f"engine {engine!r} cannot extract; {nearest(engine, EXTRACTING)}")
     if engine != LOCAL and not detector.needs_pictures:
         raise RecipeError(
-            f"{detector.contract.extractor} computes nothing from images, so other machines would have no work; leave "
-            f"out --engine {engine}"
+            f"the detector {detector.contract.extractor} does not read images, so other machines would have no work; "
+            f"leave out --engine {engine}"
         )
     if engine != LOCAL and device != CPU:
         raise RecipeError(f"workers of --engine {engine} compute on their CPUs; leave out --device {device}")

@@ -33,7 +33,7 @@ WHAT = "a manifest .json that names the files of a set"
 CROWDS = "crowds"
 OWN = (IMAGES, SPLIT, ABOUT, CROWDS)
 KEYED = ("questions", "expressions", "choices", "statements")  # fields of `Record` whose items have keys of their own
-_COCO = re.compile(r"COCO_\w+_\d{12}$")  # the name of a COCO image, which no image of another data set has
+_COCO = re.compile(r"COCO_\w+_\d{12}$")  # matches names of COCO images, which no other data set uses
 Formats = Mapping[str, Format]
 _Name: Any = Text
 

@@ -78,7 +78,7 @@ class Loader(PickledWithoutCaches):
         if not items and texts < batch_size:
             raise DataError(
                 f"nothing to train on: none of {len(records)} chosen records (of {len(store)} in {store.folder}) has "
-                f"texts for this task; `diptych check {store.folder}` shows which texts it has"
+                f"texts for this task; `diptych check {store.folder}` shows the texts"
             )
         self.order = Order(np.array(lengths), batch_size - texts, seed) if items else None
 

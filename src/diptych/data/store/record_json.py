@@ -47,7 +47,7 @@ def record_from_json(written: bytes) -> Record:
 def _check_references(record: Record) -> None:
     """Raise ValueError for an impossible file name, and for indices of choices or objects that are out of range."""
     if record.image is not None and "\0" in str(record.image):
-        raise ValueError("image: found a zero byte, expected a file name")
+        raise ValueError("image: found a null byte, expected a file name")
     if not all(0 <= number < 2**64 for number in record.fingerprint or ()):
         raise ValueError("fingerprint: expected two or three integers of 64 bits")
     if len(record.caption_ids) > len(record.captions):
