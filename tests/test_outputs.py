@@ -168,7 +168,7 @@ def test_a_file_is_replaced_if_it_is_what_was_written(
 def test_what_is_put_into_a_folder_while_it_is_replaced_stays(tmp_path: Path) -> None:
     whole(tmp_path / "out", a="1")
     with (
-        pytest.raises(OutputError, match="were added or changed since Diptych wrote it"),
+        pytest.raises(OutputError, match="were added or changed after Diptych wrote it"),
         outputs.whole_folder(tmp_path / "out", "programs"),
     ):
         (tmp_path / "out" / "mine").write_text("x")
