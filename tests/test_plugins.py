@@ -168,7 +168,7 @@ def test_a_verb_in_the_metadata_is_listed_and_the_package_is_not_imported(with_v
     assert "{questions}" in done.stdout
     done = diptych("absent", "a.png", path=with_verb)
     assert done.returncode == 2
-    assert "the package tiny 0.2 has no task for its verb absent" in done.stderr
+    assert "the package tiny 0.2 has the verb absent, but not its task" in done.stderr
 
 
 CLASSIFIER = """

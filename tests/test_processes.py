@@ -48,7 +48,7 @@ def test_an_error_is_raised_here(tmp_path: Path) -> None:
 
 
 def test_a_process_that_was_killed_is_named() -> None:
-    with pytest.raises(DiptychError, match=r"one of 2 processes was ended from outside.*--processes 1"):
+    with pytest.raises(DiptychError, match=r"one of 2 processes was killed.*--processes 1"):
         list(map_in_processes(os._exit, [9], 2))
 
 

@@ -199,5 +199,5 @@ def test_a_pipe_gets_a_sheet(tmp_path: Path) -> None:
 
 def test_a_picture_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"\xff\xd8\xff\xe0\0\x10JFIF\nwords\n")
-    with pytest.raises(DataError, match=r"a.jpg is not text: it holds zero bytes"):
+    with pytest.raises(DataError, match=r"a.jpg is not text: it contains null bytes"):
         Lines(tmp_path / "a.jpg")

@@ -184,7 +184,7 @@ def test_data_without_words_of_the_task_is_refused_before_an_image_is_opened(
     Path("photos").mkdir()
     Image.new("RGB", (8, 8)).save("photos/a.png")
     assert run_verb([*verb.split(), "--data", "photos", "--split", "train"], debug=False) == 1
-    wanted = "photos has no captions in split 'train', which caption is trained and scored on: found 1 image with no"
+    wanted = "caption needs captions, but split 'train' of photos has none: found 1 image with no"
     assert wanted in capsys.readouterr().err
 
 

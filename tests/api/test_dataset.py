@@ -55,7 +55,7 @@ def test_an_item_is_an_example_and_splits_and_slices_are_data_sets(images: list[
 
 def test_what_a_data_set_does_not_have_is_named(images: list[Path]) -> None:
     data = Dataset.from_rows(rows_of(images))
-    with pytest.raises(IndexError, match="rows has 3 images, so there is no image 3"):
+    with pytest.raises(IndexError, match="rows has 3 images, counted from 0, and no image 3"):
         data[3]
     assert (data[-3].record, len(list(data))) == (data[0].record, 3)
     assert Dataset(one for one in data if "dog" in one.captions[0]).records == data[:1].records
@@ -120,7 +120,7 @@ def test_regions_are_extracted_once_for_several_runs(
     capsys.readouterr()
     assert data.extract(tmp_path / "store", detector=load("sample")).records == made.records
     assert capsys.readouterr().err.startswith("0 extracted, 3 were there already")
-    with pytest.raises(DataError, match=r"rows already has regions, in the store .*store; pass this store"):
+    with pytest.raises(DataError, match=r"rows already has regions, in the store .*store; use that store"):
         made.extract(tmp_path / "other", detector="sample")
     with pytest.raises(DataError, match="other texts or another split"):
         Dataset.from_rows([row | {"caption": "new"} for row in rows_of(images)]).extract(made.source, detector="sample")

@@ -115,7 +115,7 @@ def test_a_model_of_another_task_is_not_compared_and_augments_nothing(
 ) -> None:
     store = Store(captioner.folder / "store")
     answers = finetune("vqa", store, captioner.folder, out=tmp_path / "vqa", steps=1, batch_size=8)
-    with pytest.raises(RecipeError, match="both need the same task, one of caption, vqa"):
+    with pytest.raises(RecipeError, match="expected both for the same task, one of caption, vqa"):
         compare(captioner.folder, answers.folder, world)
     with pytest.raises(RecipeError, match="was trained for vqa, not for captions; choose another model"):
         augment(open_model(answers.folder), store, tmp_path / "more", 1, DecodingOptions(), "train", 0)

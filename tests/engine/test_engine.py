@@ -107,7 +107,7 @@ def test_a_cluster_of_another_version_is_refused(tmp_path: Path) -> None:
     script.write_text(OTHER)
     # an interpreter: Ray starts others like it
     told = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True, timeout=800)
-    assert re.search(r"Ray workers on \S+ have .*'diptych': '0.*expected .*'9\.9'.*install these there", told.stdout)
+    assert re.search(r"Ray workers on \S+ have .*'diptych': '0.*expected .*'9\.9'.*install the expected", told.stdout)
 
 
 def test_nothing_is_reported_to_anyone(monkeypatch: pytest.MonkeyPatch) -> None:

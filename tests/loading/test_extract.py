@@ -171,7 +171,7 @@ def test_no_picture_is_opened_for_the_truth(tmp_path: Path) -> None:
 
 
 def test_nothing_at_all_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="1 failed; fix the first: no image at"):
+    with pytest.raises(DataError, match="\\(1 failed\\); first correct: no image at"):
         extract([Record("a", image=tmp_path / "a.png")], Mean(), tmp_path / "store")
     with pytest.raises(DataError, match="there are no records"):
         extract([], Mean(), tmp_path / "other")

@@ -82,7 +82,7 @@ WORDS: list[tuple[object, str]] = [
     ({"captions": ["\ud800"]}, "Invalid JSON"),
     ({"questions": [{"key": "1", "text": None, "answers": []}]}, r"questions\.0\.text"),
     ({"questions": [{"key": "1", "text": "x", "answers": [], "more": 1}]}, r"questions\.0\.more"),
-    ({"image": "a\0b"}, "image: found a zero byte, expected a file name"),
+    ({"image": "a\0b"}, "image: found a null byte, expected a file name"),
     ({"size": [0, 1]}, r"size\.0: Input should be greater than 0, found 0"),
     (
         {"expressions": [{"key": "1", "text": "x", "box": [NAN] * 4}]},
@@ -92,7 +92,7 @@ WORDS: list[tuple[object, str]] = [
     ({"objects": [{"kind": "x", "box": [0, 0, 1, 10**400]}]}, r"box"),
     (
         {"choices": [{"key": "1", "question": "x", "answers": ["x"], "answer": 1}]},
-        "the index of the right answer is 1, expected below 1",
+        "the index of the right answer is 1, expected -1 to 0",
     ),
     ({"relations": [[0, "on", 9]]}, "relations: found indices 0 and 9 into 0 objects"),
     ({"regions": {}}, "regions: Extra inputs"),

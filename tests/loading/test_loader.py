@@ -107,7 +107,7 @@ def test_nothing_to_train_on_says_so(make_store: MakeStore) -> None:
 
 
 def test_more_parts_than_samples_says_so(make_store: MakeStore) -> None:
-    with pytest.raises(DataError, match="cannot be divided among 8 processes"):
+    with pytest.raises(DataError, match="cannot be divided into 8 micro-batches"):
         loader(make_store(3), batch_size=2).at(0, 7, 8)
 
 

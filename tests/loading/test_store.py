@@ -90,7 +90,7 @@ def test_a_writer_goes_on_where_the_last_one_ended(make_store: MakeStore) -> Non
     store = make_store(5)
     with StoreWriter(store.folder, CONTRACT, 4) as writer:
         assert writer.done.keys() == {f"r{n}" for n in range(5)}
-        with pytest.raises(DataError, match="the store already has a record with this key"):
+        with pytest.raises(DataError, match="the store already has this key"):
             writer.add(record(2))
         writer.add(record(5))
     assert [Store(store.folder).words(i).key for i in range(6)] == [f"r{n}" for n in range(6)]

@@ -71,7 +71,7 @@ def test_case_is_kept_where_asked(tmp_path: Path) -> None:
     ("content", "wanted"),
     [
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\ndog", r"lacks the tokens \[MASK\]"),
-        (b"dog\ndog", "1 duplicate tokens; remove these lines"),
+        (b"dog\ndog", r"duplicate tokens \(1\); remove the repeated lines"),
         (b"\xff\xfe\x00", "not a readable vocabulary"),
         (None, "not a readable vocabulary"),
     ],

@@ -76,7 +76,7 @@ def test_bleu_from_its_counts() -> None:
         (lambda: bootstrap_interval(np.zeros((0, 2))), "0 images"),
         (lambda: bootstrap_interval(np.ones((3, 2)), draws=0), "0 draws"),
         (lambda: bootstrap_interval(np.ones((3, 2)), level=95.0), "such as 0.95"),
-        (lambda: rows_by_picture([1.0, 2.0], ["a"]), "pass the image of each score"),
+        (lambda: rows_by_picture([1.0, 2.0], ["a"]), "pass one image for each score"),
         (lambda: paired_interval(np.ones((3, 2)), np.ones((4, 2))), "the same images"),
     ],
 )

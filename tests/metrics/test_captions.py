@@ -140,8 +140,8 @@ def test_perfect_and_empty_captions() -> None:
         ({}, {}, "found no reference captions"),
         ({"a": "x"}, {"a": []}, r"one or more reference captions \(record a\)"),
         ({"a": "x"}, {"a": "a dog"}, r"one or more reference captions \(record a\)"),
-        ({"a": "x"}, {"a": ["x"], "b": ["y"]}, r"1 of 2 images have no predicted caption.*\(record b\)"),
-        ({"a": "x", "c": "z"}, {"a": ["x"]}, r"1 predictions have no reference.*\(record c\)"),
+        ({"a": "x"}, {"a": ["x"], "b": ["y"]}, r"images without a predicted caption: 1 of 2;.*\(record b\)"),
+        ({"a": "x", "c": "z"}, {"a": ["x"]}, r"predictions without reference: 1;.*\(record c\)"),
     ],
 )
 def test_what_cannot_be_scored(predictions, references, message) -> None:

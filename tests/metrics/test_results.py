@@ -49,10 +49,10 @@ def test_answers(tmp_path) -> None:
         ('[{"image_id": 1, "caption": ["a"]}]', r"expected text under 'caption', found list"),
         (f"[{ONE[1:-1]}, {ONE[1:-1]}]", r"this id has two predictions; keep one of them \(record 1\)"),
         ('[{"image_id": 1, "caption": "a"}, {"image_id": "1", "caption": "b"}]', "this id has two predictions"),
-        ("[]", "none of 0 ids is in this split, which has 2"),
+        ("[]", "none of 0 ids is among the 2 of this split"),
         (
             '[{"image_id": 9, "caption": "a"}]',
-            "none of 1 ids is in this split, which has 2; pass a file of this split",
+            "none of 1 ids is among the 2 of this split; pass a file of this split",
         ),
         (ONE, r"1 of 2 ids are missing \(2\).*allow missing predictions and report the coverage"),
         (

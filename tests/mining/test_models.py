@@ -158,7 +158,7 @@ def test_a_judge_wants_examples_that_are_held_out(judge: Path, tmp_path: Path) -
             shutil.copy(path, tmp_path / "classes" / kind)
     with pytest.raises(
         DataError,
-        match=r"too few images \(4 in natural, 3 in unnatural\); the one to keep and one other subfolder need 4",
+        match=r"too few images \(4 in natural, 3 in unnatural\); two subfolders, one of images to keep, need 4",
     ):
         train_judge(tmp_path / "classes", tmp_path / "judge")
     assert not (tmp_path / "judge").exists()

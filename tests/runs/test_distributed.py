@@ -103,7 +103,7 @@ def test_the_message_of_a_process_that_fails_is_shown(tmp_path: Path) -> None:
     script = tmp_path / "failing.py"  # processes write where the first one that was begun does
     script.write_text(FAILING)
     ended = zygote.run([script, tmp_path])
-    assert "TrainingError: a training process ended with exit code 1; see its output above" in ended.stderr
+    assert "TrainingError: a training process failed with exit code 1; see its error above" in ended.stderr
     assert f"diptych: {tmp_path} is not a model folder" in ended.stderr
 
 

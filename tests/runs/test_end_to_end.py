@@ -282,5 +282,5 @@ def test_regions_that_weights_depend_on_stay_as_many(system: str, tmp_path: Path
     small = [*(setting for setting in TINY if "pixels" not in setting), "model.max_regions=8"]
     start = run(find_recipe(f"{system}/small/pretrain", small), store, tmp_path / "run", console=QUIET).model
     other = fit_to(find_recipe(f"{system}/small/vqa"), start).override(["model.max_regions=9"])
-    with pytest.raises(RecipeError, match=r"max_regions=9: .* built for 8; leave it at 8"):
+    with pytest.raises(RecipeError, match=r"max_regions=9: .* built with 8; set it to 8"):
         run(other, store, tmp_path / "other", start, QUIET)

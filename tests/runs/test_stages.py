@@ -114,7 +114,7 @@ def test_a_model_that_is_gone_on_with_keeps_its_sizes(tmp_path):
     steps = [setting for setting in TINY if not setting.startswith("model.")]
     more = open_stages(fitted.override(steps), tmp_path / "more")
     assert run_stages(more, data, Trained(start), QUIET).architecture.config.width == 16
-    with pytest.raises(RecipeError, match=r"xgpt/small/pretrain trains xgpt, .* is of image-bert"):
+    with pytest.raises(RecipeError, match=r"xgpt/small/pretrain trains xgpt, .* is a model of image-bert"):
         fit_stages(find_stages("xgpt/small/pretrain"), Trained(start))
 
 

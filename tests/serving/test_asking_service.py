@@ -62,7 +62,7 @@ def test_a_service_without_a_verb_is_named_with_those_that_it_has(
     words: list[str], url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_verb([*words, "--server", url], debug=False) == 1
-    assert f"a service cannot {words[0]} ({url} answers caption, " in (said := capsys.readouterr().err)
+    assert f"{url} cannot {words[0]} (its verbs: caption, " in (said := capsys.readouterr().err)
     assert "search); pass --model instead of --server" in said
 
 
@@ -75,7 +75,7 @@ def test_what_needs_the_model_is_refused_with_a_service(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_verb(["search", "a dog", "--server", "http://127.0.0.1:1", *words], debug=False) == 2
-    assert f"{wanted} the model itself; leave out --server" in capsys.readouterr().err
+    assert f"{wanted} the model itself; pass --model instead of --server" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

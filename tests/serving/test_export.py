@@ -209,7 +209,7 @@ def test_what_is_not_exported_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     answering = make(tmp_path / "a", "vl-bert").folder
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(OutputError, match=r"mine is not empty .*, expected a folder that Diptych wrote as programs"):
+    with pytest.raises(OutputError, match=r"mine is not empty .*, expected an empty folder or one of kind programs"):
         export(answering, tmp_path / "mine", "onnx")
     blind = ModelFolder(**{**vars(answering), "detector": None})
     with pytest.raises(ServingError, match="has no detector/ folder"):

@@ -194,7 +194,7 @@ def test_a_dry_run_writes_what_would_be_pushed(model: Predictor, stub: Hub, tmp_
     push(model, "--dry-run", "--out", tmp_path / "kites")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(RecipeError, match=r"mine is not empty .*, expected a folder that Diptych wrote as card"):
+    with pytest.raises(RecipeError, match=r"mine is not empty .*, expected an empty folder or one of kind card"):
         push(model, "--dry-run", "--out", tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").exists()
 

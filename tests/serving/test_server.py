@@ -161,7 +161,7 @@ def test_a_client_says_what_is_wrong(address, tmp_path, monkeypatch):
         client.ask(CAPTION.required_interface, tmp_path / "a.png", CaptionRequest(model="other"))
     with pytest.raises(RecipeError, match=r"--model FOLDER \(or --server URL"):
         app(["caption", str(tmp_path)], standalone_mode=False)
-    with pytest.raises(RecipeError, match="leave out --server"):
+    with pytest.raises(RecipeError, match="pass --model instead of --server"):
         app(["caption", str(tmp_path), "--server", "http://localhost", "--show", "x"], standalone_mode=False)
 
 

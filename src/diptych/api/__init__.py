@@ -4,5 +4,5 @@ import sys
 
 from diptych.runtime.memory import wait_briefly
 
-if "torch" not in sys.modules:  # when torch is loaded, OpenMP reads its wait settings, and only then
+if "torch" not in sys.modules:  # OpenMP reads its wait settings only once: when torch is loaded
     wait_briefly()

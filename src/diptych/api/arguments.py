@@ -19,7 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 WHOLE = {"steps": 1, "batch_size": 1, "patience": 1, "seed": 0}  # integer argument -> its smallest allowed value
 ABOVE_ZERO = ("epochs", "lr")
-# OPTION matches what an error message takes from the command line: a command, --set KEY=VALUE, or an option.
+# OPTION matches command-line syntax in an error message: a command, --set KEY=VALUE, or an option.
 _SET = r"--set [^\s=]+?(?:=\S*?)?(?=[:;,.)]*(?:\s|$))"
 OPTION = re.compile(
     rf"\bdiptych [a-z]+(?: [^;,()`]*)?|(?<![^\s(])(?P<set>{_SET}(?: {_SET})*)"
@@ -70,7 +70,7 @@ def check_training(given: Mapping[str, Any]) -> None:
     if "features" in values:
         check_features(values["features"])
     settings = values.get("settings", ())
-    kinds = (Mapping, type(None) if isinstance(settings, str) else Sequence)  # no str, which is a Sequence too
+    kinds = (Mapping, type(None) if isinstance(settings, str) else Sequence)  # a str is a Sequence, but not accepted
     check_type("settings", settings, kinds, "a dict such as {'optimizer.lr': 1e-3}", RecipeError)
     for one in settings:
         check_type("settings", one, str, "keys of the recipe as text", RecipeError)

@@ -28,7 +28,7 @@ from diptych.runtime.files import sweep
 from diptych.runtime.outputs import taken
 from diptych.runtime.terminal import make_console
 
-SHOWN = 4  # a data set's repr lists at most this number of splits, and of kinds of texts
+SHOWN = 4  # the repr of a data set lists at most this many splits and this many kinds of texts
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +91,7 @@ class Dataset(Sequence[Example]):
             return Dataset(self.records[which], self.name)
         which = operator.index(which)
         if not -len(self) <= which < len(self):
-            raise IndexError(f"{self.name} has {counted(self, 'images')}, so there is no image {which}")
+            raise IndexError(f"{self.name} has {counted(self, 'images')}, counted from 0, and no image {which}")
         return Example(self.records[which])
 
     def __add__(self, other: Dataset) -> Dataset:
@@ -121,7 +121,7 @@ class Dataset(Sequence[Example]):
         check_type("detector", chosen, kinds, "a folder or name of a detector, or features=", RecipeError)
         check_features(features)
         if self.source is not None:
-            raise DataError(f"{self.name} already has regions, in the store {self.source}; pass this store")
+            raise DataError(f"{self.name} already has regions, in the store {self.source}; use that store")
         named, given = (None if one is None else os.path.expanduser(one) for one in (chosen, features))
         folder = path_of(out)
         with taken(folder, "store"), resumable():
@@ -228,4 +228,4 @@ def _warned(path: Path | str, skip_bad: bool) -> Iterator[Skips]:
     yield (skips := Skips(skip_bad))
     skips.check()
     if skips.counts:
-        warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=5)  # at the caller's line
+        warnings.warn(f"{path}: skipped or corrected: {skips}", stacklevel=5)  # names the caller's line

@@ -23,7 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Vectors = NDArray[np.float32]
-# Arrays are not in this type: one type covers both a single image and N images (N, H, W, 3).
+# The type of an array does not show whether it is one image or N images (N, H, W, 3). Here it counts as one image.
 OneImage: TypeAlias = (
     "str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Image.Image | NDArray[Any] | Tensor | "
     "Mapping[str, Any] | Record | Example"

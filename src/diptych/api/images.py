@@ -39,7 +39,7 @@ def is_one(images: object) -> bool:
     if isinstance(images, np.ndarray | torch.Tensor):
         return images.ndim in (2, 3)
     single = isinstance(images, str | os.PathLike | bytes | bytearray | memoryview | Mapping | Image.Image | Record)
-    opened = hasattr(images, "read") and not hasattr(images, "records")  # a `Dataset` has both methods
+    opened = hasattr(images, "read") and not hasattr(images, "records")  # a `Dataset` has `read` too, but is not a file
     return single or opened or not hasattr(images, "__iter__")
 
 
@@ -63,7 +63,7 @@ def readable(image: Any) -> Readable:
             made = _from_array(image.detach().cpu().numpy(), "a tensor")
         case np.ndarray():
             made = _from_array(image, "an array")
-        case _ if isinstance(record := getattr(image, "record", None), Record):  # for example, an `Example`
+        case _ if isinstance(record := getattr(image, "record", None), Record):  # such as an `Example`
             made = record
         case _ if hasattr(image, "read"):
             made = read_picture(_content(image), str(getattr(image, "name", "an open file")))
@@ -111,7 +111,7 @@ def _from_array(array: NDArray[Any], kind: str) -> Picture:
         raise DataError(f"{what}; expected (H, W, 3) or (3, H, W), RGB, {size}")
     if array.dtype.kind == "f":
         low, high = float(array.min()), float(array.max())
-        if not (-0.002 <= low <= high <= 1.002):  # rounding may exceed 0 to 1 by half a grey level, 1/510
+        if not (-0.002 <= low <= high <= 1.002):  # half a grey level (1/510) of tolerance, for rounding
             mend = "divide by 255" if low >= 0 and 2 < high <= 255 else "undo its normalisation"
             raise DataError(f"{what} with values from {low:.3g} to {high:.3g}; expected 0 to 1: {mend}")
         array = (array * 255).round().clip(0, 255).astype(np.uint8)

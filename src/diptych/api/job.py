@@ -42,10 +42,11 @@ from diptych.training.trainer import OnLog
 
 AnyPath = str | os.PathLike[str]
 Data = AnyPath | Dataset | Store
-FINISHED = "finished.json"  # exists in a finished run's folder; has a digest of its recipe, data and initial weights
+# Written when a run is finished, with a digest of the run's recipe, data and initial weights.
+FINISHED = "finished.json"
 FINISHED_NOTE = "finished with this recipe, data and model; set more steps"
 ENDED_NOTE = "ended by on_log; the same call without on_log continues"
-MOST_STEPS = 10**9  # the number of steps until the length of an epoch is known
+MOST_STEPS = 10**9  # placeholder for training.steps, until the length of an epoch is known
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,9 @@ def _job(
     options = replace(options, epochs=options.epochs or stages.recipes[0].training.epochs)
     stages = _changed(stages, {"epochs": None})
     begun = stages if options.epochs is None else _changed(stages, {"steps": MOST_STEPS})
-    folders = () if options.out is None else open_stages(begun, path_of(options.out))  # errors of folders come first
+    folders = (
+        () if options.out is None else open_stages(begun, path_of(options.out))
+    )  # raises errors before data is read
     if isinstance(data, Mapping) and not data:
         raise DataError("data: found an empty dict, expected data sets by name, such as {'cc': 'STORE'}")
     opened = {
@@ -257,7 +260,7 @@ def check_words(spec: TaskSpec, split: str, path: Path, records: Store | list[Re
         fields = sorted({name for record in chosen for name, items in record.words().items() if items})
         wanted = " or ".join(f"{name}{' with answers' * (name == 'questions')}" for name in (spec.field, *spec.also))
         raise DataError(
-            f"{path} has no {wanted} in split {split!r}, which {spec.name} is trained and scored on: found "
+            f"{spec.name} needs {wanted}, but split {split!r} of {path} has none: found "
             f"{counted(chosen, 'images')} with {', '.join(fields) or 'no words'}; add some, or choose another task or "
             "split"
         )

@@ -381,11 +381,11 @@ class Model(Mapped):
     def _need_towers(self) -> None:
         folder = self.predictor.folder
         if not has_towers(folder.model):
-            reads = "; it reads pairs: model.match(images, texts) scores them" * can_search(folder.model)
+            reads = "; it scores pairs: model.match(images, texts)" * can_search(folder.model)
             raise UnsupportedError(
-                f"{folder.name} ({folder.architecture.system}) has no vectors of single images and texts{reads}; this "
-                f"trains a model with vectors: diptych finetune retrieval --from-scratch --recipe {TOWERS} --data STORE"
-                f' --out RUN, or in Python diptych.finetune("retrieval", store, recipe="{TOWERS}").model'
+                f"{folder.name} ({folder.architecture.system}) cannot encode an image or a text as a vector{reads}; this "
+                f"command trains a model that can: diptych finetune retrieval --from-scratch --recipe {TOWERS} --data "
+                f'STORE --out RUN, or in Python diptych.finetune("retrieval", store, recipe="{TOWERS}").model'
             )
 
 

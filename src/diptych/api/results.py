@@ -18,7 +18,7 @@ from diptych.vision.detectors.detector import Picture
 from diptych.vision.image_files import as_jpeg, read_header
 from diptych.vision.pictures import open_picture
 
-if TYPE_CHECKING:  # importing the search module is slow
+if TYPE_CHECKING:  # not at run time, because the import is slow
     from diptych.serving.search import Hit
 
 Corners = tuple[int, int, int, int]  # a box (x1, y1, x2, y2) in pixels, as for Pillow's `Image.crop`

@@ -71,7 +71,7 @@ class Columns:
                 self.wanted.skips.add(
                     f"rows of {part!r} with the split {split!r} (the row's split is read)", f"row {number}"
                 )
-                place = f"{key}/{part}"  # keeps ids unique: row numbers restart in each part
+                place = f"{key}/{part}"  # makes ids unique, because row numbers restart in each part
             elif part:
                 split = part
             questions = tuple(self._questions(row, number, place))
@@ -91,7 +91,7 @@ class Columns:
             if isinstance(one, Real) and not math.isnan(one):  # pandas marks missing values with NaN
                 raise DataError(f"row {number} has the split {one!r}, expected a name such as 'train'")
         if len(names := _texts(given, number)) > 1:
-            raise DataError(f"row {number} has the splits {', '.join(names)}, expected one; keep one in the column")
+            raise DataError(f"row {number} has the splits {', '.join(names)}, expected one split; keep only one")
         return names[0] if names else None
 
     def _questions(self, row: Any, number: int, key: str) -> Iterator[Question]:

@@ -46,10 +46,10 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def main() -> None:
     """Run the command line. An error is printed as one message on standard error and gives an exit code."""
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # the shell closed the stream (>&-); no file may get its number
+        if getattr(sys, name) is None:  # closed by the shell (>&-); otherwise the next file would get its descriptor
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # print characters that the terminal cannot encode as escapes
+        if isinstance(stream, TextIOWrapper):  # characters that the terminal cannot encode become escapes
             stream.reconfigure(errors="backslashreplace")
     home = os.path.expanduser("~")
     arguments = [HOME.sub(lambda at: (at[1] or "") + home, one) for one in sys.argv[1:] if one != "--debug"]
@@ -70,7 +70,8 @@ def run_verb(arguments: list[str], debug: bool) -> int:
             torchrun_processes()
             app(arguments, terminal_width=columns(sys.stdout))
     except SystemExit as ended:
-        return 0 if isinstance(ended.__context__, BrokenPipeError) else int(ended.code or 0)  # click ends with it
+        # click raises SystemExit for a BrokenPipeError.
+        return 0 if isinstance(ended.__context__, BrokenPipeError) else int(ended.code or 0)
     except Terminated:
         print("diptych: stopped; the same command resumes from here", file=sys.stderr)
         return Stopped.exit_code
@@ -94,7 +95,7 @@ def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
     except OSError as error:
-        with suppress(OSError):  # the reader of stdout has ended: discard the rest of the output
+        with suppress(OSError):  # nothing reads stdout any more, so the rest is discarded
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return code
@@ -111,7 +112,7 @@ def _unexpected(error: Exception) -> str:
         return f"memory is at its limit ({first}); {advice}"
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
         return f"cannot print or write: {error.strerror}; free disk space and run the same command again"
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # os.getcwd: the working directory was deleted
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # from os.getcwd, if the folder was deleted
         return "the folder that this command runs in does not exist any more; change to another folder"
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object[:100]!a} is not UTF-8 at character {error.start}; pass text in UTF-8"

@@ -77,7 +77,7 @@ class Verb(TyperCommand):
         except typer.BadParameter as error:
             from pydantic import ValidationError
 
-            error.message = error.message.removeprefix("Value error, ")  # pydantic's prefix
+            error.message = error.message.removeprefix("Value error, ")  # pydantic adds this prefix
             before, wanted, after = error.message.partition("Input should be")
             if wanted and not before and isinstance(error.__cause__, ValidationError):
                 value = str(error.__cause__.errors()[0]["input"])[:60]
@@ -115,8 +115,8 @@ storybook = Verbs(
 )
 app.add_typer(storybook, name="storybook", rich_help_panel=WORLD)
 LARGEST_SEED = 2**63 - 1  # largest seed that torch accepts
-LONGEST_PATH = 70  # a longer path is not used for temporary files: a socket's path may have 107 characters
-locks = ExitStack()  # the locks of all folders that this command writes; released when the command ends
+LONGEST_PATH = 70  # temporary files are not put in a longer path, because a socket's path has at most 107 characters
+locks = ExitStack()  # locks of the folders that this command writes; the end of the command releases them
 
 SplitSeed = Annotated[
     int, Option(min=0, max=LARGEST_SEED, help="Seed that divides data without splits into train, val and test.")

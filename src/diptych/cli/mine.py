@@ -63,7 +63,7 @@ class JudgeOptions:
         """
         if self.nsfw is None and not self.skip_nsfw_check:
             way_out = "or skip this check with --skip-nsfw-check"
-            raise DiptychError(f"found no judge of unsafe images (Diptych has none); pass --nsfw FOLDER, {way_out}")
+            raise DiptychError(f"Missing --nsfw: Diptych has no judge of unsafe images; pass --nsfw FOLDER, {way_out}")
         named = {"realism": self.realism, "nsfw": self.nsfw}
         return {place: name for place, name in named.items() if name is not None}
 
@@ -138,7 +138,7 @@ def mine_run(
     values = {"keep": keeping.settings(), "fetch": fetching.settings()}
     settings = checked(values | {"offline": running.offline, "seed": running.seed})
     settings = changed(settings, running.assignments or [])  # --set is applied last, so that it overrides options
-    hold(out, "mined", temporary=running.engine == "local")  # not for Ray: its sockets need short paths
+    hold(out, "mined", temporary=running.engine == "local")  # not with Ray, whose sockets need short paths
     with bar("shards") as progress:
 
         def started(stage: str, shards: int) -> Callable[[], None]:
@@ -297,6 +297,6 @@ def mine_forget(
     if not lists:
         raise RecipeError("Missing --hosts, --addresses or --images: pass a file that lists what to remove")
     if not run.is_dir():
-        raise RecipeError(f"no finished run in {run}; pass the --out of `diptych mine run`")
+        raise RecipeError(f"no finished run in {run}; pass the folder that `diptych mine run` wrote (its --out)")
     hold(run, "mined")
     print(f"{counted(forget(run, lists), 'images')} forgotten in {run}")

@@ -95,7 +95,7 @@ class PackageVerb(TyperCommand):
         assert self.name is not None
         load_plugins()
         if (made := make_verb(self.name)) is None:
-            raise unknown_name(f"the package {verbs_listed()[self.name]} has no task for its verb {self.name}")
+            raise unknown_name(f"the package {verbs_listed()[self.name]} has the verb {self.name}, but not its task")
         return made.make_context(info_name, args, parent, **extra)
 
 
@@ -190,7 +190,7 @@ def _ask(
 
     interface, refuse = spec.required_interface, Failures(names)
     for value in (value for one in fields for value in one.values()):
-        "".join(value if isinstance(value, str | tuple) else "").encode()  # fails for a lone surrogate
+        "".join(value if isinstance(value, str | tuple) else "").encode()  # raises an error for a lone surrogate
     named = partial(option_of, interface)
     fields = [{**one, "model": server and model} for one in fields]
     requests = [validated(interface.request, one, interface.verb, named=named) for one in fields]
@@ -229,7 +229,7 @@ def refuse_with_server(**given: object) -> None:
     """Raise RecipeError, with the option's name, for a given option that does not work with --server."""
     if named := [option(name) for name, value in given.items() if value not in (None, "auto")]:
         need = "needs" if len(named) == 1 else "need"
-        raise RecipeError(f"{' and '.join(named)} {need} the model itself; leave out --server")
+        raise RecipeError(f"{' and '.join(named)} {need} the model itself; pass --model instead of --server")
 
 
 def _with_warning(answers: Iterable[TaskAnswer]) -> Iterator[TaskAnswer]:

@@ -43,7 +43,7 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Rank a folder of images by how well they match a text."""
-    query.encode()  # raises UnicodeEncodeError for a lone surrogate; `main` reports it
+    query.encode()  # raises UnicodeEncodeError for a lone surrogate, which `main` reports
     if server is not None:
         of_model = {"images": images, "out": out, "cache": cache, "shortlist": shortlist, "shortlist_by": shortlist_by}
         refuse_with_server(**of_model, gallery=gallery, features=features, **vars(computing))

@@ -116,8 +116,8 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
         raise CheckpointError("no model to serve; pass a model folder or the folder of a run")
     if features is not None and not any(map(_reads_given, opened.values())):
         raise RecipeError(
-            f"--features {features} needs a model for precomputed features, but {', '.join(opened)} have their own "
-            "detectors; leave out --features"
+            f"--features {features} needs a model for precomputed features, but each of these models has its own "
+            f"detector: {', '.join(opened)}; leave out --features"
         )
     return opened
 

@@ -81,7 +81,7 @@ def match(
 ) -> None:
     """Print how well each text matches each image: the probability of a match, or the cosine of two-tower vectors."""
     model = _named(model, server, "match")
-    "".join(texts).encode()  # raises UnicodeEncodeError for a lone surrogate; `main` reports it
+    "".join(texts).encode()  # raises UnicodeEncodeError for a lone surrogate, which `main` reports
     failures = Failures([image])
     paths = find_images([image], failures)
     from diptych.api.model import load
@@ -103,8 +103,8 @@ def _named(model: str | None, server: str | None, verb: str) -> str:
     if server is not None:
         from diptych.serving.client import Client
 
-        there = ", ".join(Client(server).verbs()) or "no verb"
-        raise UnsupportedError(f"a service cannot {verb} ({server} answers {there}); pass --model instead of --server")
+        there = ", ".join(Client(server).verbs()) or "none"
+        raise UnsupportedError(f"{server} cannot {verb} (its verbs: {there}); pass --model instead of --server")
     if model is None:
         raise RecipeError(NO_TOWERS if verb == "encode" else NO_MATCHER)
     return model

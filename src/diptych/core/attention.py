@@ -24,7 +24,7 @@ from torch import Tensor
 from diptych.runtime.devices import to_device
 
 See = Literal["all", "past", "before", "none"]
-Row = tuple[See, See, See]  # how much a block attends to of (the regions, the text, the target)
+Row = tuple[See, See, See]  # a block's attention to (the regions, the text, the target)
 
 
 @dataclass(frozen=True)

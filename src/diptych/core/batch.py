@@ -99,7 +99,7 @@ class Batch:
     region_counts: list[int] | None = None  # number of regions of each sample; see `counted_regions`
     word_counts: list[int] | None = None  # number of text tokens of each sample; see `counted_words`
     images: list[str] = field(default_factory=list)  # `Sample.image` of each sample
-    idle: bool = False  # True: the batch replaces unreadable records, and is not trained on
+    idle: bool = False  # True: a placeholder for unreadable records, which adds nothing to the loss
 
     def __len__(self) -> int:
         return len(self.keys)

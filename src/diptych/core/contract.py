@@ -22,8 +22,8 @@ class FeatureProfile:
 
     __pydantic_config__: ClassVar = ConfigDict(allow_inf_nan=False)
 
-    means: tuple[float, ...]  # mean of each measured dimension of the features: at most 256, at equal intervals
-    spread: float  # variance over images of an image's mean feature, averaged over these dimensions
+    means: tuple[float, ...]  # means of at most 256 dimensions of the features, at equal intervals
+    spread: float  # variance of the images' mean features, averaged over these dimensions
     pictures: int  # number of images that the statistics were computed from
     size: float  # root mean square of all values of the features
 

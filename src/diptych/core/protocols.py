@@ -158,13 +158,13 @@ class Update(Protocol):
     def objectives(self) -> Sequence[Objective]: ...
 
     @property
-    def needs(self) -> Needs: ...  # needs of the update itself, in addition to those of its objectives
+    def needs(self) -> Needs: ...  # what the update needs from a model, in addition to its objectives' needs
 
     @property
     def weights(self) -> Mapping[str, float]: ...  # {objective: weight of its loss}; default: 1
 
-    # Gets one sample and its random generator, and returns one or more samples. If `partners` is None, mismatched pairs
-    # are made from `samples`.
+    # `samples` has one sample, and `rng` is its random generator. Returns one or more samples. If `partners` is None,
+    # mismatched pairs are made from `samples`.
     def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]: ...
 
     def counts(self, batch: Any) -> Losses: ...

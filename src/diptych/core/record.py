@@ -15,7 +15,7 @@ from diptych.core.regions import Regions
 
 MASK_CELLS = 14  # a mask has this many cells per side, as in VL-BERT's RoIAlign
 TAG = re.compile(r"\[(\d{1,9})\]")  # a word that refers to an object by its index, such as [0]
-ONE_SOURCE = {"joined": "first"}  # marks fields that `joined` takes from one record only
+ONE_SOURCE = {"joined": "first"}  # `joined` takes such a field from only one record
 Mark = Literal["text", "tagged", "label", "box", "cells", "regions"]
 ReadText = Annotated[str, "text"]  # text that models read
 TaggedText = Annotated[str, "tagged"]  # text that models read, with tags such as [0]
@@ -122,7 +122,7 @@ class Record:
     # (subject, relation, object); subject and object are indices into `objects`
     relations: tuple[tuple[int, ToldText, int], ...] = field(default=(), metadata=ONE_SOURCE)
     regions: Annotated[Regions, "regions"] | None = None  # detected regions; None before extraction
-    # Captions that a model generated, with that model and a score.
+    # Captions that a model generated, each with the model's name and a score.
     generated: tuple[GeneratedCaption, ...] = field(default=(), repr=False)
     # The data set's id of the image, if the image's name does not contain it.
     image_id: int | None = field(default=None, repr=False)
@@ -131,7 +131,7 @@ class Record:
     # (content hash, difference hash, difference hash of the mirrored image); see diptych.vision.fingerprints.
     # Extraction computes it. In stores written before version 0.1, the third hash is missing.
     fingerprint: Fingerprint | None = field(default=None, repr=False, metadata=ONE_SOURCE)
-    # Items of tasks that have no field of their own: {task: items}.
+    # {task: items}, for tasks without a field of their own in this class.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)
 
     @property

@@ -36,7 +36,7 @@ from diptych.vision.features.profile import differences
 from diptych.vision.fingerprints import image_fingerprint
 
 SCORED = ("val", "dev", "test")  # a split is held out if its name begins with one of these
-HALF, SHOWN = 0.5, 0.3  # minimum IoU of a region with the box of an expression (HALF), and of an object (SHOWN)
+HALF, SHOWN = 0.5, 0.3  # minimum IoU of a region with an expression's box (HALF) or an object's box (SHOWN)
 SLACK = 1e-3  # because of rounding, a box may extend outside the image by this share of the image's side
 
 
@@ -256,7 +256,7 @@ class _Checker:
         elif self.contract is None or self.contract.extractor != TRUTH:
             digest = hashlib.sha256(features.contiguous().numpy().tobytes()).digest()[:16]
             first = self.features.setdefault(digest, key)
-            # Two different image files have equal features.
+            # Equal features are a fault only if the two image files differ.
             if self.files.get(first, first) != self.files.get(key, key):
                 self.add("features repeated", f"{key} has the features of {first}")
 
@@ -302,7 +302,7 @@ class _Checker:
         findings = sorted(self.findings.values(), key=lambda f: (f.severity != "error", order.index(f.kind)))
         failed = self.findings["not extracted"].count if "not extracted" in self.findings else 0
         percent = {name: 100 * count / max(1, self.records) for name, count in sorted(self.covered.items())}
-        if "regions" in percent:  # the shares are percent of all records, including those whose extraction failed
+        if "regions" in percent:  # here, records whose extraction failed count too
             percent["regions"] = 100 * self.covered["regions"] / max(1, self.records + failed)
         coverage = {name: round(value, 2) for name, value in percent.items()}
         uses = {name: dict(counts) for name, counts in self.uses.items()}

@@ -23,9 +23,9 @@ class Fault:
 
     what: str
     mended: str  # the first version of Diptych without the fault
-    touches: Callable[[Path], bool]  # returns True if this store, model, tokeniser or score file may have the fault
+    touches: Callable[[Path], bool]  # True for a store, model, tokeniser or score file that may have the fault
     again: str  # the command that makes a correct file
-    shows: bool = False  # True: `touches` detects the fault itself, so the file's version does not matter
+    shows: bool = False  # True: `touches` finds the fault with certainty, so the version is not compared
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -55,7 +55,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "labels alike": ("warning", "they differ only in case, Unicode form or full stops, but are separate classes"),
     "split too small": ("warning", f"scores on fewer than {FEWEST} images are unreliable: add some"),
     "same picture twice": ("warning", "equal files under several keys of one split"),
-    # This is an error instead if one of the two splits is a val or test split.
+    # The next finding is an error, not a warning, if one of the two splits is a val or test split.
     "picture in two splits": ("warning", "scores on the later split are too high: remove it from one"),
     "near copy in two splits": ("warning", "hashes differ in at most 4 of 64 bits: compare the images, remove one"),
     "trained on": ("error", "scores on these images are too high: remove them, or score them separately"),
@@ -94,7 +94,7 @@ class CheckReport:
     coverage: dict[str, float] = field(default_factory=dict)  # {field: percent of records that have it}
     findings: list[CheckFinding] = field(default_factory=list)
     tasks: dict[str, dict[str, int]] = field(default_factory=dict)  # {task: {split: number of records for the task}}
-    trained_on: Leakage | None = None  # numbers of val and test images on which the model was trained
+    trained_on: Leakage | None = None  # counts of the val and test images that the model was trained on
 
     @property
     def ok(self) -> bool:

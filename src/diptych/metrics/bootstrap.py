@@ -43,7 +43,7 @@ def rows_by_picture(scores: ArrayLike, pictures: Sequence[str] | None = None) ->
     if pictures is None:
         return np.stack([values, np.ones_like(values)], axis=1)
     if len(pictures) != len(values):
-        raise DataError(f"found {len(values)} scores and {len(pictures)} images; pass the image of each score")
+        raise DataError(f"found {len(values)} scores and {len(pictures)} images; pass one image for each score")
     places: dict[str, int] = {}
     owners = np.array([places.setdefault(picture, len(places)) for picture in pictures], dtype=np.int64)
     return np.stack([np.bincount(owners, values), np.bincount(owners)], axis=1).astype(np.float64)

@@ -82,8 +82,8 @@ def _tokenised(
     missing, unknown = [key for key in references if key not in predictions], set(predictions) - set(references)
     if missing or unknown:
         raise DataError(
-            f"{len(missing)} of {len(references)} images have no predicted caption, and {len(unknown)} predictions "
-            "have no reference; use the same images in both",
+            f"images without a predicted caption: {len(missing)} of {len(references)}; predictions without reference: "
+            f"{len(unknown)}; use the same images in both",
             key=(missing or sorted(unknown))[0],
         )
     written: dict[str, Tokens] = {key: tokens_of(predictions[key]) for key in references}

@@ -89,7 +89,7 @@ class CiderD:
         whole = math.log(max(frequencies.pictures, 1))
         by_count = {count: whole - math.log(count) for count in set(frequencies.counts.values())}
         self._rarity = {gram: by_count[count] for gram, count in frequencies.counts.items()}
-        self._unseen = whole  # weight of n-grams in no reference: the same as of those in one image
+        self._unseen = whole  # n-grams in no reference weigh as much as n-grams of one image
         self._weighed: dict[str, list[_Weighed]] = {}
 
     def score(self, key: str, caption: Tokens) -> float:

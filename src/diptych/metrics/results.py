@@ -66,7 +66,7 @@ def read_references(path: Path, skips: Skips | None = None) -> dict[str, tuple[s
     listed = (key for key, _, _ in _entries(path, content.get("images", []), "id"))
     for key in dict.fromkeys((*references, *listed)):
         if not references.get(key):
-            raise DataError(f"{path}: an image has no reference caption; add one, or remove it from `images`", key=key)
+            raise DataError(f"{path}: an image has no reference caption; add a caption, or remove the image", key=key)
     if not references:
         raise DataError(f"{path}: found no reference captions; pass a file with captions")
     return {key: tuple(captions) for key, captions in references.items()}
@@ -114,7 +114,7 @@ def _checked(
     unknown = tuple(key for key in predicted if key not in wanted)
     ids = f"of {len(predicted)} ids"
     if not predictions:
-        raise DataError(f"{path}: none {ids} is in this split, which has {len(wanted)}; pass a file of this split")
+        raise DataError(f"{path}: none {ids} is among the {len(wanted)} of this split; pass a file of this split")
     if unknown and not allow_unknown:
         raise DataError(
             f"{path}: {len(unknown)} {ids} are not in this split ({_some(unknown)}); pass a file of this split"
@@ -122,7 +122,7 @@ def _checked(
     if missing and not allow_missing:
         raise DataError(
             f"{path}: {len(missing)} of {len(wanted)} ids are missing ({_some(missing)}); "
-            "predict for these, too, or allow missing predictions and report the coverage"
+            "predict these too, or allow missing predictions and report the coverage"
         )
     return Results(predictions, missing, unknown, tuple(key for key, value in predictions.items() if not value.strip()))
 

@@ -17,7 +17,7 @@ from diptych.runtime.errors import DataError
 
 # What is searched -> name of the task: an image finds captions (TR in papers), or a caption finds images (IR).
 RECALLS = {"captions": "text retrieval", "pictures": "image retrieval"}
-_SIGNS = re.compile(r"(?<=\d)\s*([-–—.,:;])\s*(?=\d)|([£€¢])")  # keeps `5 - 3` apart from `5 3`, and € from $
+_SIGNS = re.compile(r"(?<=\d)\s*([-–—.,:;])\s*(?=\d)|([£€¢])")  # so that `5 - 3` differs from `5 3`, and € from $
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def rank_of(scores: ArrayLike, right: ArrayLike) -> int:
     """
     values, own = np.asarray(scores, dtype=np.float64), np.asarray(right, dtype=bool)
     if values.shape != own.shape or values.ndim != 1:
-        raise DataError(f"found shapes {values.shape} of `scores` and {own.shape} of `right`, expected (items,) twice")
+        raise DataError(f"found shapes {values.shape} (`scores`) and {own.shape} (`right`), expected (items,) for both")
     if np.isnan(values).any():
         raise DataError("a score is NaN, so nothing can be ranked; check the features and weights for NaN")
     if not own.any():

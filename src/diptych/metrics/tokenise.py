@@ -21,7 +21,7 @@ Ngram = tuple[str, ...]
 Patterns = tuple[re.Pattern[str], ...]
 ORDERS = (1, 2, 3, 4)  # BLEU and CIDEr count n-grams of one to four words
 
-# Tokens that coco-caption drops. Its list has -LRB- too, but brackets are kept, since it compares lower-case tokens.
+# Tokens that coco-caption drops. Its list also has -LRB-, but tokens are in lower case, so brackets are kept.
 PUNCTUATION = frozenset(["''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"])
 
 # Characters of scripts without spaces: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
@@ -86,7 +86,7 @@ _KINDS = (
     r"-{5,}|-{2,4}|_+|\.\.\.|[!?]+|\*+|#+|<<|>>|``|''",
     r"\S",
 )
-_PATTERNS = tuple(re.compile(kind.replace(_M, "")) for kind in _KINDS)  # faster, if a text has no marks
+_PATTERNS = tuple(re.compile(kind.replace(_M, "")) for kind in _KINDS)  # faster, for texts without marks
 _TWO_WORDS = {
     "cannot": ("can", "not"), "gonna": ("gon", "na"), "gotta": ("got", "ta"), "wanna": ("wan", "na"),
     "lemme": ("lem", "me"), "gimme": ("gim", "me"), "'tis": ("'t", "is"), "'twas": ("'t", "was"),
@@ -176,7 +176,7 @@ def _spelt(token: str) -> Iterator[str]:
     if lower in _TWO_WORDS:
         yield from _TWO_WORDS[lower]
     elif len(token) == 1 and _is_emoji(token):
-        return  # the Java tokenizer, which has 16-bit characters, deletes an emoji
+        return  # dropped, as by the Java tokenizer with its 16-bit characters
     elif (len(token) == 1 and ord(token) in _SPELT) or re.fullmatch(r"[<>]?[:;=]['*o-]?[()]", token):
         yield token.translate(_SPELT)
     elif re.fullmatch(r"[’`](?:s|m|d|ll|re|ve)|n’t", lower):

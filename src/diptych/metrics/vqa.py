@@ -17,7 +17,7 @@ from diptych.metrics.tokenise import WORD
 from diptych.runtime.errors import DataError
 
 _PEOPLE = 10
-_ENOUGH = 3  # an answer of at least this number of annotators has the full score
+_ENOUGH = 3  # an answer that at least this many annotators gave has the full score
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _DIGITS = {word: str(number) for number, word in enumerate(_NUMBERS)} | {"none": "0"}
 _ARTICLES = frozenset(["a", "an", "the"])
@@ -36,7 +36,7 @@ _CONTRACTED = """
 """
 
 
-# The entries of the official VQA table add a missing apostrophe to a contraction; one entry removes it.
+# The official VQA table adds missing apostrophes to contractions; one of its entries removes an apostrophe.
 _CONTRACTIONS = {
     word[:at] + word[at + 1 :]: word for word in _CONTRACTED.split() for at, sign in enumerate(word) if sign == "'"
 }
@@ -60,7 +60,7 @@ def normalise_answer(answer: str) -> str:
     bare = re.sub(r"\.(?!\d)", "", bare)
     words = (_DIGITS.get(word, word) for word in bare.lower().split())
     normal = " ".join(_CONTRACTIONS.get(word, word) for word in words if word not in _ARTICLES)
-    own = bare if bare.strip() and not re.search(r"\w[+-]", answer) else answer  # A+ is not A
+    own = bare if bare.strip() and not re.search(r"\w[+-]", answer) else answer  # so that A+ does not become A
     return with_final_sigma(normalize("NFC", normal or " ".join(own.lower().split())))
 
 
@@ -126,7 +126,7 @@ def _agreement(votes: int, people: int, leave_one_out: bool = True) -> float:
         return min(1.0, votes / people * _PEOPLE / _ENOUGH)
     if not leave_one_out:
         return min(1.0, votes / _ENOUGH)
-    with_one_fewer = votes * min(1.0, (votes - 1) / _ENOUGH)  # sum over the groups that leave out one of the voters
+    with_one_fewer = votes * min(1.0, (votes - 1) / _ENOUGH)  # sum over the groups without one of the voters
     return (with_one_fewer + (people - votes) * min(1.0, votes / _ENOUGH)) / people
 
 

@@ -37,12 +37,12 @@ class MiningJob:
         """
         for name, plan in plans.items():
             path = self.layout.plan(name)
-            if not holds_json(path, plan):  # the plan changes, for example, if inputs were moved
+            if not holds_json(path, plan):  # a changed plan, for example because inputs were moved
                 write_json(path, plan)
         shards: dict[str, list[str]] = {name: plan.get("shards", [name]) for name, plan in plans.items()}
         whole = {one for made in shards.values() for one in made if self.layout.counts(folder, one).exists()}
         missing = [name for name, made in shards.items() if not whole.issuperset(made)]
-        most = os.cpu_count() if model and self.engine != "ray" else None  # Ray itself starts one worker per core
+        most = os.cpu_count() if model and self.engine != "ray" else None  # Ray limits its workers to the cores
         step = self.progress(stage, len(missing))
         for _ in self.run(work, missing, self.engine, min(self.workers, most or self.workers), LOADED):
             step()

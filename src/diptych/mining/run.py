@@ -100,7 +100,7 @@ class Mine:
             "words": _digest_of_words(self.words), "vocabulary": _digest_of_words(self.vocabulary), "rules": VERSION,
             "judges": {place: identity(name) for place, name in self.judges.items()}, "scorer": self.scorer_version,
             "versions": {name: version(name) for name in ("diptych", "py3langid", "selectolax", "fastwarc", "pillow")},
-            **self.settings.model_dump(mode="json", exclude={"fetch"}),  # fetching does not change the result
+            **self.settings.model_dump(mode="json", exclude={"fetch"}),  # these do not change the result
         }  # fmt: skip
         if layout.settings.exists():
             refuse_links_out(self.out)

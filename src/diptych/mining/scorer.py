@@ -157,7 +157,7 @@ def load_scorer(folder: str) -> Scorer:
     opened = load_detector(detector) if detector.is_dir() else None
     reader = Reader(opened, open_model(model) if model.is_dir() else None)
     if list(reader.names) != card["features"]:
-        raise CheckpointError(f"{folder} does not have the detector or model that it was trained with; train it again")
+        raise CheckpointError(f"the scorer in {folder} was trained with another detector or model; train it again")
     torch.set_num_threads(1)
     return WeakScorer(card["version"], float(card["least"]), reader, Logistic.load(path, len(reader.names)))
 
@@ -236,7 +236,7 @@ def train_scorer(
     """
     pairs, labels, names = labelled(paths)
     if len(set(names)) < 2 * HELD_OUT:
-        raise DataError(f"found {len(set(names))} labelled images, expected {2 * HELD_OUT} or more; label more")
+        raise DataError(f"found {len(set(names))} labelled images, expected {2 * HELD_OUT} or more; label more images")
     opened = open_model(Path(model)) if model is not None else None
     named = open_detector(detector, []) if detector is not None else None
     reader, truth = Reader(named, opened), np.array(labels)

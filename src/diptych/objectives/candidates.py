@@ -9,7 +9,7 @@ from torch import Tensor
 
 from diptych.core import BIDIRECTIONAL, IGNORE, Regions, Sample
 
-SAME = 0.99  # a region with at least this IoU is the object's annotated box
+SAME = 0.99  # a region with at least this IoU counts as the object's annotated box
 SHOWN = 0.3  # a detected region with at least this IoU shows the object; the papers do not state a threshold
 
 

@@ -35,7 +35,7 @@ class ChooseText(PerSample):
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
         return [
-            replace(one, group=f"{number}:{one.group}")  # the number separates two copies of a question in a batch
+            replace(one, group=f"{number}:{one.group}")  # a question that is twice in a batch gets two groups
             for number, sample in enumerate(samples)
             for one in split_candidates(sample)
         ]

@@ -68,7 +68,7 @@ def draw_spans(words: int, share: float, mean_length: float, rng: Random, at_lea
         length = max(at_least, _poisson(mean_length, rng))
         lengths.append(left if left - length < at_least else length)
     seen = words - hidden
-    while len(lengths) > seen + 1:  # two spans are joined if too few words are left to separate all spans
+    while len(lengths) > seen + 1:  # too few words are left to separate all spans, so two are joined
         lengths[-2:] = [lengths[-2] + lengths[-1]]
     rng.shuffle(lengths)
     # A gap is a place before, between or after the unmasked words. Each span gets a different gap.

@@ -39,7 +39,7 @@ class GenerateFragment(TargetWords):
         length = fragment_length(words, self.share)
         start = rng.randint(0, words - length)
         places = ([place] for place in range(start, start + length))
-        first = 0 if self.context else start  # index of the first word that the decoder reads
+        first = 0 if self.context else start  # index of the decoder's first word
         written = sample.text[first : start + length]
         return replace(
             sample,

@@ -28,7 +28,7 @@ class MaskedRegionFeature(PerSample):
     rate: float = 0.15  # probability that a region is chosen
     hidden: float = 0.9  # probability that a chosen region is masked
     distance: Literal["mean", "sum"] = "mean"
-    only_matched: bool = False  # True: mismatched pairs have no targets, but are masked too
+    only_matched: bool = False  # True: mismatched pairs are masked, but have no targets
     at_least: int = 0  # minimum number of chosen regions of an image
     name: str = "masked_region_feature"
 

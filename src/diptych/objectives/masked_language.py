@@ -31,7 +31,7 @@ class MaskedLanguage(PerSample):
     # True: mismatched pairs have no targets (ImageBERT, section 4.3). Their words are masked all the same, because
     # otherwise a [MASK] would reveal that a pair matches.
     only_matched: bool = False
-    drop_worst: float = 0.0  # share of a micro-batch's samples, those with the largest losses, that is left out
+    drop_worst: float = 0.0  # this share of a micro-batch's samples, with the largest losses, is left out
     label_smoothing: float = 0.0
     hides_end: bool = True  # True: the final [SEP] may be masked
     by_chance: bool = False  # True: mask each token with probability `rate` (UNITER's code)

@@ -29,11 +29,11 @@ class MaskedRegionClass(PerSample):
     hidden: float = 0.9
     # hard: cross-entropy with the detector's best class; soft: with all its probabilities; divergence: KL divergence.
     labels: Literal["hard", "soft", "divergence"] = "hard"
-    # All regions are masked whose IoU with a chosen region is above this. None: only chosen regions are masked.
+    # Regions whose IoU with a chosen region is above this are masked too. None: only chosen regions are masked.
     overlap: float | None = None
-    # A region is predicted only if its probabilities' sum differs from 1 by at most this (VL-BERT's code: 0.1).
+    # A region is predicted only if the sum of its probabilities is within this distance of 1 (VL-BERT's code: 0.1).
     within: float | None = None
-    only_matched: bool = False  # True: mismatched pairs have no targets, but are masked too
+    only_matched: bool = False  # True: mismatched pairs are masked, but have no targets
     by_sample: bool = False  # True: average each sample's mean loss
     at_least: int = 0  # minimum number of chosen regions of an image (UNITER's code: 1)
     background: int | None = None  # class that is never a "hard" label (UNITER's code: 0)

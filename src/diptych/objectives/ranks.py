@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, distributed
 from torch.nn import functional as F
 
-_own_group: list[tuple[Any, Any]] = []  # (process group of the run, group of the same processes that this module made)
+_own_group: list[tuple[Any, Any]] = []  # (the run's process group, this module's group of the same processes)
 
 
 def of_all_ranks(own: Float[Tensor, "n S"]) -> tuple[Float[Tensor, "N S"], slice]:
@@ -21,7 +21,7 @@ def of_all_ranks(own: Float[Tensor, "n S"]) -> tuple[Float[Tensor, "N S"], slice
     if not (distributed.is_available() and distributed.is_initialized() and torch.is_grad_enabled()):
         return own, slice(0, len(own))
     world, rank = distributed.get_world_size(), distributed.get_rank()
-    # `sizes` is on the CPU, because this function reads it.
+    # `sizes` is on the CPU, so that reading its values does not wait for a GPU.
     group, sizes = _group(), torch.zeros(world, dtype=torch.long)
     sizes[rank] = len(own)
     distributed.all_reduce(sizes, group=group)

@@ -37,8 +37,8 @@ class MatchGroups(PerSample):
     pairs: int = 4  # number of pairs per group (P)
     negatives: Negatives = "both"
     margin: float = 0.2
-    # What the triplet loss compares. In the paper these are probabilities, because its formula contains their
-    # logarithm.
+    # The scores that the triplet loss compares. In the paper they are probabilities, because its formula contains
+    # their logarithm.
     on: Literal["probability", "log-odds"] = "probability"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"text", "regions"})

@@ -48,7 +48,7 @@ class ScheduledSampling:
     needs: ClassVar[frozenset[Capability]] = frozenset({"two passes"})
 
     def __post_init__(self) -> None:
-        OneForward(self.objectives)  # raises RecipeError if two objectives share a name, or if their order is wrong
+        OneForward(self.objectives)  # raises RecipeError for a repeated name or a wrong order of the objectives
         if self.form == "official" and self.scheme != "A":
             raise RecipeError(f"the authors' code has only Two-Pass-A, not {self.scheme}; set sampling=paper")
 
@@ -86,7 +86,7 @@ class ScheduledSampling:
         again = replace(batch, text=read, target=self._shifted(written))
         objectives = (*self.read, self.write)
         if self.form == "official":
-            yield first  # the trainer makes an optimizer step here, which frees the first pass's graph
+            yield first  # here the trainer makes an optimizer step, and the first graph is freed
             yield self._losses(model, model(with_request(again, objectives)), again, objectives)
             return
         second = self._losses(model, model(with_request(again, objectives), objects), again, objectives)
@@ -123,7 +123,7 @@ class ScheduledSampling:
         scores = model.heads["word"](states[places]).float()
         if self.form == "official":
             guessed = scores.argmax(-1)
-        elif batch.seeds is not None:  # each sample has its seed, so micro-batches and processes do not change words
+        elif batch.seeds is not None:  # a seed per sample: words do not depend on the number of processes
             row, place = places
             guessed = pick(scores.softmax(-1), uniform(batch.seeds[row], place, draw))
         else:

@@ -99,7 +99,7 @@ class SelfCritical:
         self._show(batch, drawn, rewards, baseline)
         device = batch.boxes.device
         advantage = (rewards - baseline).flatten().to(device)
-        # autocast caches casts of the weights. These have no gradients, so they must not be used below.
+        # Sampling without gradients left casts of the weights in autocast's cache. They must not be used below.
         torch.clear_autocast_cache()
         with _mode(model, self.dropout):
             logs = self.log_probabilities(model, batch, drawn)

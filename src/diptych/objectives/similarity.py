@@ -93,7 +93,7 @@ def _over_violations(costs: Float[Tensor, "N N"]) -> Float[Tensor, "N"]:
 def _hashes(batch: Batch) -> Float[Tensor, "B 2"]:
     """Hash each text (as it was before masking) to 48 bits on the device, returned like the hashes of `_numbers`."""
     tokens = torch.where(batch.text_labels == IGNORE, batch.text, batch.text_labels)
-    # The products overflow 64 bits, as intended.
+    # The products wrap around at 64 bits, as intended for a hash.
     powers = torch.full_like(tokens[:1], 6_364_136_223_846_793_005).cumprod(1)
     hashes = ((tokens + 1) * batch.text_present * powers).sum(1)
     return torch.stack([(hashes >> 40) & 0xFFFFFF, (hashes >> 16) & 0xFFFFFF], 1).float()

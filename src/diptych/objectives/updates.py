@@ -29,7 +29,7 @@ class OneForward:
     def __post_init__(self) -> None:
         names = [objective.name for objective in self.objectives]
         if len(set(names)) < len(names):
-            raise RecipeError(f"two objectives of one update share a name: {', '.join(names)}; give one another `name`")
+            raise RecipeError(f"two objectives of one update share a name: {', '.join(names)}; give one a new `name`")
         for name in self.weights:
             if name not in names:
                 raise RecipeError(f"weights has {name!r}, but the objectives are {', '.join(names)}; remove {name!r}")

@@ -73,9 +73,9 @@ def together(work: Callable[..., object], *given: object, processes: int) -> Non
         rank.start()
     ended = {rank.exitcode for rank in until_all_ended(ranks)} - {0}
     if ended == {Stopped.exit_code}:
-        raise Stopped("stopped and saved; the same command resumes")
+        raise Stopped("training was stopped and saved; the same command resumes it")
     if ended:
-        raise TrainingError(f"a training process ended with exit code {min(map(str, ended))}; see its output above")
+        raise TrainingError(f"a training process failed with exit code {min(map(str, ended))}; see its error above")
 
 
 def until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:
@@ -84,14 +84,14 @@ def until_all_ended(ranks: Sequence[BaseProcess]) -> Sequence[BaseProcess]:
     If one rank fails, terminate the other ranks, because they would wait for it forever.
     """
     try:
-        # Without sentinels, `wait` would block forever.
+        # The loop ends when no rank is alive: `wait` would block forever on an empty list.
         while going := [rank.sentinel for rank in ranks if rank.is_alive()]:
             wait(going)
             if any(rank.exitcode not in {None, 0, Stopped.exit_code} for rank in ranks):
                 break
     except (KeyboardInterrupt, Terminated):
         for rank in ranks:
-            rank.terminate()  # a rank that is terminated saves a checkpoint before it ends
+            rank.terminate()  # on SIGTERM, a rank saves a checkpoint and ends
         raise
     finally:
         for rank in ranks:

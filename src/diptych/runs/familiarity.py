@@ -27,10 +27,10 @@ FILE = "familiarity.safetensors"
 CENTRES, ROUNDS = 256, 10  # number of clusters and of k-means iterations
 # Minimum and maximum number of images for a fit; with fewer images, the quantile is unreliable.
 FEWEST, MOST = 300, 4000
-# The start model's fit is dropped if it finds more than this share of the new training images unfamiliar.
+# If the start model's fit finds more than this share of the new training images unfamiliar, the fit is dropped.
 STRANGE = 0.05
 QUANTILE = 0.005  # this quantile of the training images' familiarity is the threshold
-# Lower limit of the distance between an image and a centre, because an image may be a centre itself.
+# Lower limit of the distance between an image and a centre. It prevents log(0) if the image is a centre itself.
 NEAREST = 0.01
 
 
@@ -108,7 +108,7 @@ def measured(store: Store, splits: Sequence[str], most: int, before: Familiarity
 def _familiarity(
     means: Float[Tensor, "N F"], scores: Float[Tensor, "N"], centres: Float[Tensor, "C F"]
 ) -> Float[Tensor, "N"]:
-    # `amax` finds the nearest centre.
+    # `amax` selects the nearest centre, which has the largest cosine.
     return scores.logit(1e-6) - (1 - (means @ centres.T).amax(1)).clamp(min=NEAREST).log()
 
 

@@ -54,8 +54,8 @@ from diptych.vision.features.profile import differences
 
 WEIGHTS, CONFIG, FEATURES, CHECKS = "model.safetensors", "config.json", "features.json", "weights.json"
 VALIDATION = "validation.json"
-VALIDATED = "images"  # key of the number of validation images, which is stored if they are too few for reliable scores
-# Keys of the calibration errors, which are stored times 100.
+VALIDATED = "images"  # key of the number of validation images, stored only if there are too few for reliable scores
+# Keys of the calibration errors. The stored values are percentages.
 UNCALIBRATED, CALIBRATED = "calibration error, uncalibrated", "calibration error"
 HIGHEST = 1e6  # a validation score with a larger absolute value is invalid
 _NAME = re.compile(r"[\w.-]{1,100}")
@@ -99,7 +99,7 @@ class ModelFolder:
     architecture: Architecture
     tokens: Tokens
     contract: FeatureContract
-    recipe: Recipe | None = None  # an imported checkpoint has the recipe of its system that is closest to its own
+    recipe: Recipe | None = None  # for an imported checkpoint: the most similar recipe of its system
     answers: Answers | None = None
     detector: Path | None = None
     validation: Mapping[str, float] | None = None  # scores of these weights on the validation split
@@ -264,7 +264,7 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
             f"trained with another ({architecture.config.vocabulary.size} tokens): the same ids would mean other tokens"
         )
     contract = _contract(folder / FEATURES)
-    _refuse_damaged(folder, weights=False)  # checked last, because the readers above give errors that are more specific
+    _refuse_damaged(folder, weights=False)  # checked last, because the readers above raise more specific errors
     detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else None
     if detector is not None:
         # The detector's files are checked only when the detector is opened.

@@ -99,9 +99,9 @@ def _check_fit(made: ModelFolder, detector: Detector, wanted: str | None) -> Non
         raise RecipeError(f"{contract.extractor} cannot find regions in new images; pass the folder of a detector")
     if wanted is not None and not contract.extractor.startswith(wanted):
         raise RecipeError(
-            f"the features of {system}'s released models were made by {wanted}..., but this detector is "
-            f"{contract.extractor}. With other features, the model runs but is less accurate. Pass the folder that "
-            "`diptych import detector` made of the right detector's file, or --any-detector to use this one anyway"
+            f"{system}'s released models need features of the detector {wanted}..., but this detector is "
+            f"{contract.extractor}. With its features, the model runs but is less accurate. Import the right detector "
+            "(`diptych import detector`) and pass its folder, or pass --any-detector to use this detector anyway"
         )
     sizes = {}
     if not config.reads_pixels:
@@ -133,7 +133,7 @@ def _answers(path: Path, made: ModelFolder) -> Answers:
     if isinstance(read, dict) and all(isinstance(number, int) for number in read.values()):
         read = sorted(read, key=read.__getitem__)
     if not isinstance(read, list) or not all(isinstance(name, str) for name in read):
-        raise CheckpointError(f"{path} has no list of answers; expected texts, or a dict from answers to numbers")
+        raise CheckpointError(f"{path} has no list of answers; expected a list, or a dict from answers to numbers")
     if len(read) != made.architecture.config.answers:
         raise CheckpointError(
             f"{path} has {len(read)} answers, but the head has {made.architecture.config.answers}; pass the list "

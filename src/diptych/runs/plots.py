@@ -59,7 +59,7 @@ def charts(runs: Mapping[str, Path], smooth: int, log: bool = False) -> list[Cha
 
 
 def _rounded(points: Iterable[Point]) -> list[Point]:
-    return [(step, round(value, 3)) for step, value in points]  # rounds a score of 4.2e-05 to 0
+    return [(step, round(value, 3)) for step, value in points]  # so that 4.2e-05 is shown as 0
 
 
 def _names(series: Mapping[str, Mapping[str, Sequence[Point]]]) -> list[str]:

@@ -28,7 +28,7 @@ from diptych.systems.recipe import Recipe
 from diptych.training import Result, train
 from diptych.training.trainer import OnLog
 
-UNVALIDATED = {"validate_every": None, "patience": None, "average_best": 1}  # the settings of a run without validation
+UNVALIDATED = {"validate_every": None, "patience": None, "average_best": 1}  # for a run without validation
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,13 @@ from diptych.tasks import TaskSpec
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import Heads
 
-PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # settings of `data` by which images are read as pixels
+PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # settings of `data` for reading images as pixels
 
 
 class Start:
     """The initial weights of a run. The base class means random weights; the subclasses are `Weights` and `Trained`."""
 
-    speaks: bool = False  # True: weights that read and generate text are trained
+    speaks: bool = False  # True: the initial weights can already read and generate text
     source: str | None = None  # path of the start model's folder
     answers: Answers | None = None
     detector: Path | None = None
@@ -139,7 +139,7 @@ class Weights(Start):
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
         recipe = self.recipe
-        if begun:  # the weights are read from the run's checkpoint, so these files are not needed
+        if begun:  # resumed: the run's checkpoint has the weights
             return
         if recipe.init is not None:
             yield f"{recipe.init}: {initialise(model, recipe.system, recipe.init).lines()[-1]}"
@@ -185,7 +185,7 @@ class Trained(Start):
                 raise RecipeError(f"`{name}` and --model are mutually exclusive: both are initial weights, so pass one")
         wanted, there = recipe.model.max_regions, self.model.architecture.config.max_regions
         if recipe.model.regions_fixed and wanted != there:
-            raise RecipeError(f"model.max_regions={wanted}: {self.source} was built for {there}; leave it at {there}")
+            raise RecipeError(f"model.max_regions={wanted}: {self.source} was built with {there}; set it to {there}")
         self.model.accept(store.contract, store.folder)
 
     def tokens(self, folder: RunFolder, store: Store) -> Tokens:
@@ -242,7 +242,7 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
         if body := [name for name in other if not name.startswith("heads.")]:
             raise CheckpointError(
                 f"{start.folder} was made for {start.architecture.config.classes} classes of regions, but the store "
-                f"has another number, which changes {body[0]}; extract with a detector of that many classes, or pass "
+                f"has another number, so {body[0]} does not fit; extract with a detector of that many classes, or pass "
                 "your own regions: diptych extract DATA --out OUT --detector given --features PATH"
             )
         # Without a list of answers, it is unknown which answer an output of the head means.
@@ -272,8 +272,8 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     """
     if recipe.system != start.architecture.system:
         raise RecipeError(
-            f"{recipe.name} trains {recipe.system}, but {start.folder} is of {start.architecture.system}; choose "
-            "a recipe and a model of the same system"
+            f"{recipe.name} trains {recipe.system}, but {start.folder} is a model of {start.architecture.system}; "
+            "choose a recipe and a model of the same system"
         )
     config = start.architecture.config
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
@@ -351,7 +351,7 @@ def vocabulary_settings(settings: Sequence[str]) -> list[str]:
     """Return settings for the vocabulary of `init`, if that is a folder or a name on the Hugging Face Hub."""
     given = dict(one.partition("=")[::2] for one in settings)
     source = given.get("init", "none")
-    with suppress(ValueError):  # a string without quotes is not JSON, and is used as it is
+    with suppress(ValueError):  # a string without quotes is not JSON; it is used unchanged
         source = str(parse_json(source))
     words = None if source == "none" or "data.vocabulary" in given else find_words(source)
     if words is None:

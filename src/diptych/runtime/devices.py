@@ -17,7 +17,7 @@ Precision = Literal["fp32", "bf16"]
 VARIABLE = "DIPTYCH_PRECISION"  # environment variable with the precision that `auto` selects
 PROCESSOR = Path("/proc/cpuinfo")
 KINDS = ("cpu", "cuda", "mps")
-# On a CPU, bf16 is faster if samples per batch x squared width is at least this (experiments/LOG.md). For smaller
+# On a CPU, bf16 is faster if (samples per batch) x (width squared) is at least this (experiments/LOG.md). For smaller
 # matrix products, casts and kernel calls take more time than bf16 saves.
 PREDICTING, TRAINING = 2**20, 2**22
 MOST = 64  # a batch in prediction has at most this number of samples

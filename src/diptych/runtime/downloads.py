@@ -59,7 +59,7 @@ def first_line(error: BaseException) -> str:
 
 def _reachable(address: str) -> bool:
     if any(os.environ.get(name) for name in PROXIES):
-        return True  # with a proxy, only the download itself can find an error
+        return True  # behind a proxy, only the download itself shows if it works
     split = urlsplit(address)
     with suppress(OSError), socket.create_connection((split.hostname or "", split.port or 443), PATIENCE):
         return True

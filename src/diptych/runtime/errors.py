@@ -106,7 +106,7 @@ class GalleryError(ServingError):
     """A vector database that is unreachable, full, or has vectors of another model."""
 
 
-class Terminated(BaseException):  # like KeyboardInterrupt, `except Exception` does not catch it
+class Terminated(BaseException):  # `except Exception` must not catch it
     """Raised on SIGTERM outside of training. As with Ctrl-C, finished work is kept. The exit code is 75."""
 
 

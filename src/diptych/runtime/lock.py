@@ -46,7 +46,7 @@ def held(folder: Path) -> Iterator[None]:
         lock.acquire()
         path.write_text(f"process {os.getpid()} of {socket.gethostname()}")
     except Timeout as error:
-        with suppress(OSError):  # the process that held the lock has ended, and its lock file is gone
+        with suppress(OSError):  # the lock file may be gone, if its process has just ended
             holder = text_of(path, errors="replace")[:1000]
         holder = holder or "another process"
         raise DiptychError(f"{holder} is writing to {folder}; wait until it ends, or choose another folder") from error
@@ -60,6 +60,6 @@ def held(folder: Path) -> Iterator[None]:
         _held.discard(mine)
         path.unlink(missing_ok=True)
         lock.release()
-        with suppress(OSError):  # a folder with files is kept: rmdir raises OSError
+        with suppress(OSError):  # rmdir raises OSError for a folder with files, which is kept
             for one in made:
                 one.rmdir()

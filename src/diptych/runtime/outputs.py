@@ -37,7 +37,7 @@ Kind = Literal[
     "pairs", "drawings", "cache", "tars", "programs", "card",
 ]  # fmt: skip
 OWN = (MARKER, LOCK)
-# Older versions wrote no marker file. Kind of folder -> (file, word in this file) pairs that identify the kind.
+# To recognise folders of older versions, which have no marker file: kind of folder -> (file, text in the file) pairs.
 EARLIER: dict[str, tuple[tuple[str, str], ...]] = {
     "model": (("weights.json", '"model.safetensors"'),),
     "cache": (("contents.json", "["),),
@@ -66,9 +66,9 @@ def refuse_folder(folder: Path, kind: Kind | None) -> None:
         if others and kind is None:
             raise OutputError(f"{folder} exists already ({_some(others)}); choose another folder, or delete it")
         if others and (there := _kind_of(folder)) != kind:
-            what = f"a folder of {there}" if there else f"not empty ({_some(others)})"
+            what = f"a folder of kind {there}" if there else f"not empty ({_some(others)})"
             raise OutputError(
-                f"{folder} is {what}, expected a folder that Diptych wrote as {kind}; choose an empty folder"
+                f"{folder} is {what}, expected an empty folder or one of kind {kind}; choose another folder"
             )
     # `lexists` must be called first, because another rank may make the folder between the two calls.
     elif os.path.lexists(folder) and not folder.is_dir():
@@ -104,7 +104,7 @@ def taken(folder: Path, kind: Kind) -> Iterator[None]:
 
 def release(folder: Path, made: Collection[Path]) -> None:
     """Remove the marker and the folders `made` by `claim`, if nothing else was written."""
-    with suppress(OSError):  # a folder that still has temporary files is kept: rmdir raises OSError
+    with suppress(OSError):  # rmdir raises OSError for a folder with temporary files, which is kept
         if folder in made and all(map(_is_own, folder.iterdir())):
             (folder / MARKER).unlink(missing_ok=True)
             for path in made:
@@ -161,7 +161,7 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
     ]
     if others:
         raise OutputError(
-            f"{target} would be replaced, but {len(others)} files in it were added or changed since Diptych wrote it "
+            f"{target} would be replaced, but some of its files were added or changed after Diptych wrote it "
             f"({_some(sorted(others))}); move them, or pass another folder"
         )
 

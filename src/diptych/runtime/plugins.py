@@ -71,7 +71,7 @@ class PluginError(DiptychError):
 
 _loaded: list[Plugin] = []
 _reported: list[Plugin] = []  # plugins that failed and that the user has been warned about
-_verbs: set[str] = set()  # names of Diptych's commands; a task's command may not have one of them
+_verbs: set[str] = set()  # names of Diptych's commands, which tasks must not use
 _used: list[tuple[str, str]] = []  # (noun in TABLES, name) of each entry that this process has used
 _began, _lock = False, RLock()  # reentrant, because a plugin's `register` may look up entries
 
@@ -114,7 +114,7 @@ def plugins() -> tuple[Plugin, ...]:
     with _lock:
         if not _began:
             chosen, _began = _chosen(), True
-            for entry in chosen:  # one at a time, so that an error can name the plugin that uses the same name
+            for entry in chosen:  # one by one, so that an error can name the plugin that already uses a name
                 _loaded.append(_registered(entry))
         return tuple(_loaded)
 
@@ -195,7 +195,7 @@ def _owner(word: str, name: str, value: object) -> str:
     """Return the plugin that added an entry, or the entry's module if no plugin did."""
     if (plugin := next((one for one in _loaded if name in one.adds.get(word, ())), None)) is not None:
         return plugin.title
-    # A system has its classes in `objectives`, and a task in `build`.
+    # The module is that of a system's `objectives`, of a task's `build`, or of the entry itself.
     parts = (getattr(value, part, None) for part in ("objectives", "build"))
     root = _root(str(getattr(next(filter(None, parts), value), "__module__", GROUP)))
     return "Diptych" if root == GROUP else root

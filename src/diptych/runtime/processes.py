@@ -66,7 +66,7 @@ class PoolProcess(WorkerProcess):
     """A process of a pool. It ignores SIGTERM, so the pool must end it with SIGKILL."""
 
     def terminate(self) -> None:
-        self.kill()  # killing is safe, because files are written atomically
+        self.kill()  # safe, because files are written atomically
 
 
 class PoolContext(WorkerContext):
@@ -95,13 +95,14 @@ def begin_loading(loaded: Sequence[str] = LOADED_ONCE) -> None:
     """
     # Hide the warning of DDP that it searched for unused parameters and found none.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    # With its default of 1,024 cached kernels, oneDNN takes up to 0.4 GB if lengths vary. With 64, it recompiles often.
+    # oneDNN caches 1,024 kernels by default, which takes up to 0.4 GB if lengths vary. With 64, it recompiles often.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
     if _METHOD == "spawn":
         return
     WorkerContext().set_forkserver_preload(list(loaded))
     if current_thread() is main_thread():
-        # Ctrl-C reaches the whole process group. The fork server and its children inherit "ignore" from this process.
+        # Ctrl-C reaches the whole process group. The fork server and its children must ignore it. They inherit the
+        # handlers that are set here.
         before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             forkserver.ensure_running()
@@ -127,7 +128,7 @@ def torchrun_processes() -> int:
     if faults:
         torchrun = "python -m torch.distributed.run --nproc-per-node 2 -m diptych.cli ..."
         why = f"WORLD_SIZE is set for several processes, and {faults[0]}"
-        raise RecipeError(f"{why}; start with torchrun ({torchrun}), or unset its variables")
+        raise RecipeError(f"{why}; start with torchrun ({torchrun}), or unset WORLD_SIZE")
     return int(os.environ["WORLD_SIZE"])
 
 
@@ -155,7 +156,7 @@ def map_in_processes(
             waiting.extend(pool.submit(work, piece) for piece in islice(left, 1))
             yield made
     except BrokenProcessPool as error:
-        why = f"one of {processes} processes was ended from outside, perhaps for lack of memory"
+        why = f"one of {processes} processes was killed, perhaps because memory ran out"
         raise DiptychError(f"{why}; repeat the command to resume (--processes 1 needs less memory)") from error
     finally:
         pool.shutdown(cancel_futures=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDE = 10_000  # width in characters if the output is not a terminal: no line is wrapped
+WIDE = 10_000  # width in characters if the output is not a terminal, so that no line is wrapped
 
 
 def printable(text: str) -> str:

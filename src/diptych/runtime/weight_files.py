@@ -74,7 +74,7 @@ def _read_torch(path: Path) -> Tensors:
     if zipped and not zipfile.is_zipfile(path):
         raise CheckpointError(f"{path} is cut short: {path.stat().st_size} bytes; copy it again from its source")
     try:
-        # Torch warns about pickles of other programs. The code below raises an error for such a file instead.
+        # Torch warns about pickles of other programs. The warning is hidden, because an error for such a file follows.
         with warnings.catch_warnings(action="ignore"):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -171,7 +171,7 @@ def from_hub(name: str, file: str, revision: str | None = None, use: str = "pass
     try:
         with without_retries():
             return Path(hf_hub_download(name, file, revision=revision))
-    except LocalEntryNotFoundError as error:  # caught before EntryNotFoundError, its base class
+    except LocalEntryNotFoundError as error:  # before EntryNotFoundError, which is its base class
         raise CheckpointError(f"there is no file {name}, and the hub cannot be reached; {way_out}") from error
     except EntryNotFoundError:
         return None

@@ -95,7 +95,7 @@ class Predictor:
         return list(spec.required_interface.answer(self.task_model(spec), requests))
 
     def check(self, spec: TaskSpec, request: TaskRequest | None = None) -> None:
-        """Raise UnsupportedError if the model was not trained for the task, and RecipeError if the request is invalid."""
+        """Raise UnsupportedError for a task that the model was not trained for, RecipeError for an invalid request."""
         model = self.task_model(spec)
         model.build()
         if request is not None and spec.required_interface.check is not None:

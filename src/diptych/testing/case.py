@@ -50,7 +50,7 @@ def toy_regions(count: int, seed: int = 0) -> Regions:
     )
 
 
-# Eight images, each with its own caption. All have the same question, so its answer depends on the image.
+# Eight images with different captions. The question is always the same, so the answer depends on the image.
 _WORDS = ("dog", "bird", "tree", "person")
 NAMES = tuple(f"{first} {second}" for first in _WORDS for second in _WORDS)[:8]
 EIGHT = tuple(
@@ -124,7 +124,7 @@ class Case:
 
     def predictions(self) -> list[dict[str, Any]]:
         """Return the task's prediction for each query of all records."""
-        # Batches of 3 split groups of queries that belong together.
+        # With batches of 3, queries of the same group are in different batches.
         predicted = predict_records(self.task, self.model.eval(), list(self.records), batch_size=3)
         self.model.train()
         return predicted

@@ -15,7 +15,7 @@ from diptych.models import SystemModel, rows
 from diptych.models.rows import Rows
 from diptych.testing.case import Case
 
-LEARNT = 0.05  # largest loss of a model that learnt, in nats per word or answer; a guess among eight has a loss of 2
+LEARNT = 0.05  # a model has learnt if its loss, in nats per word or answer, is below this; guessing among eight gives 2
 CHECK_EVERY = 50  # the model's answers are checked each time after this number of training steps
 RUBBISH = 1e4  # replaces values that the model must not read; if it reads them, its output changes
 

@@ -33,7 +33,7 @@ ALIKE = {
     "training.validate_every": "null", "training.patience": "null", "training.average_best": 1,
     "training.precision": "fp32", "training.device": "cpu", "data.split": "train",
     "model.dropout": 0, "model.attention_dropout": 0,
-    "optimizer.kind": "sgd", "optimizer.lr": 0.02,  # not Adam, which would amplify rounding errors
+    "optimizer.kind": "sgd", "optimizer.lr": 0.02,  # because Adam would amplify rounding errors
 }  # fmt: skip
 KILLED = {"training.steps": 12, "training.checkpoint_every": 2, "optimizer.kind": "adamw", "optimizer.lr": 1e-3}
 

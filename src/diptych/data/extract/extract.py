@@ -41,10 +41,10 @@ CPU = torch.device("cpu")
 WINDOW = 4  # the images of this many batches are sorted by aspect ratio together, which saves padding
 MOST_BYTES = 256 * 2**20  # the decoded images in memory take at most this many bytes; one image may take 200 MB
 
-Readable: TypeAlias = "tuple[Record, Picture | None]"  # a record with its image; None: the detector needs no image
+Readable: TypeAlias = "tuple[Record, Picture | None]"  # a record and its image (None if the detector needs no images)
 Opened: TypeAlias = "tuple[Record, Picture | DataError | None]"
 Failed: TypeAlias = dict[str, str]  # {key of a record: why its extraction failed}
-# The regions of the records of a window, and the records that failed.
+# The records of a group of batches with their regions, and the records that failed.
 Extracted: TypeAlias = tuple[list[tuple[Record, Regions]], Failed]
 Packed: TypeAlias = dict[str, Any]  # the fields of `Regions`, with arrays in place of tensors
 
@@ -102,7 +102,7 @@ def extract(
             writing = writer.submit(dict[str, str])
             for extracted, failed in windows:
                 _settle(writing, result)
-                # Stored in a thread, while the regions of the next window are extracted.
+                # A thread stores these regions while the next window's regions are extracted.
                 writing = writer.submit(_add, store, extracted)
                 result.written += len(extracted)
                 result.failed.update(failed)
@@ -118,7 +118,7 @@ def extract(
             write_atomically(folder / FAILURES, "".join(f"{line}\n" for line in lines).encode())
     if not result.written and not result.already_there:
         reason = next(iter(result.failed.values()), "there are no records")
-        raise DataError(f"no record was extracted to {folder}: {len(result.failed)} failed; fix the first: {reason}")
+        raise DataError(f"no record was extracted to {folder} ({len(result.failed)} failed); first correct: {reason}")
     return result
 
 
@@ -148,8 +148,8 @@ def _check_engine(engine: str, detector: Detector, device: torch.device) -> None
         raise RecipeError(f"engine {engine!r} cannot extract; {nearest(engine, EXTRACTING)}")
     if engine != LOCAL and not detector.needs_pictures:
         raise RecipeError(
-            f"{detector.contract.extractor} computes nothing from images, so other machines would have no work; leave "
-            f"out --engine {engine}"
+            f"the detector {detector.contract.extractor} does not read images, so other machines would have no work; "
+            f"leave out --engine {engine}"
         )
     if engine != LOCAL and device != CPU:
         raise RecipeError(f"workers of --engine {engine} compute on their CPUs; leave out --device {device}")
@@ -290,7 +290,7 @@ def _misplaced(record: Record) -> DataError | None:
         return None
     try:
         wrong = misplaced_boxes(record, picture_size(record.image))
-    except DataError:  # boxes are checked only if the image can be read
+    except DataError:  # an unreadable image is reported elsewhere
         return None
     return None if wrong is None else DataError(wrong, key=record.key)
 

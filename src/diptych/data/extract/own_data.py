@@ -200,7 +200,7 @@ def check_same(store: Store, records: Sequence[Record], data: Path, whole: bool 
         if not whole:
             if known is None or is_another(known.image, there.image):
                 continue
-            # The image may have moved to another path since the store was made.
+            # An image that has moved since the store was made is still the same image.
             known = replace(known, image=there.image)
         if known is not None and there.image_id is None:  # a store that an earlier version made has no image ids
             known = replace(known, image_id=None)

@@ -61,7 +61,7 @@ class _Instance(Struct):
     image_id: int
     category_id: int
     bbox: Corners
-    attributes: dict[str, Any] = {}  # only values that are texts are read; Storybook writes texts, and `visible`
+    attributes: dict[str, Any] = {}  # only text values are read
     visible: Number = 1.0
     iscrowd: Literal[0, 1] = 0
 
@@ -130,7 +130,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
         things, relations = tuple(objects[image.id]), tuple(image.relations)
         if relations and len(things) < annotated[str(image.id)]:
             skips.add("relations of images with objects that were left out", images.places[image.id], len(relations))
-            relations = ()  # their indices count the left-out objects too, so they would point to wrong objects
+            relations = ()  # their indices count left-out objects too, and would point to wrong ones
         for at, (subject, _, other) in enumerate(relations):
             if wrong := [end for end in (subject, other) if not 0 <= end < len(things)]:
                 where = f"{images.places[image.id]}.relations[{at}]"

@@ -54,7 +54,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
         caption, *rest = fields if columns is None or not named else [fields[at] for at in columns]
         sure = len(rest) == 1 or (len(rest) > 1 and ADDRESS.match(rest[0]))
         if not caption.strip() or not named or not sure or not rest[0].strip():
-            raise DataError(f"{where}: found {len(fields)} fields, expected `caption TAB url`; correct the line")
+            raise DataError(f"{where}: found {len(fields)} fields, expected `caption TAB url`, none empty; correct it")
         if ADDRESS.match(caption) and not ADDRESS.match(rest[0]):
             caption, rest[0] = rest[0], caption
         listed = listed_texts(caption.strip())

@@ -91,5 +91,5 @@ def _boxes(file: Path | None, skips: Skips) -> tuple[tuple[int, int], dict[str, 
 def _number(entry: ElementTree.Element, name: str) -> float:
     value = float(entry.findtext(name) or "nothing there")
     if not 0 <= value < LONGEST:
-        raise ValueError(f"{name} {value}")
+        raise ValueError(f"{name} is {value}, expected 0 to {LONGEST}")
     return value

@@ -138,5 +138,5 @@ def _listed(folder: Path) -> dict[str, str]:
         if (folder / name).is_file():
             for image in read_text(folder / name).split():
                 if (other := splits.setdefault(image, split)) != split:
-                    raise DataError(f"{folder / name}: found {image}, which is in split {other} too; download it again")
+                    raise DataError(f"{folder / name}: the list of {other} has {image} too; download both again")
     return splits

@@ -330,7 +330,7 @@ def not_known(source: Source, formats: dict[str, Format]) -> DataError:
         return DataError(f"{packed}; {LIST_THEM}")
     names, of_files = source.names, [(name, one) for name, one in formats.items() if one.endings or one.names]
     lacking = {name: one.lacks(source.path.suffix.lower(), names) for name, one in of_files}
-    # Formats are sorted by the share of their names that the file lacks. The suffix counts as a name.
+    # Formats are sorted by the share of their keys that the file lacks. The suffix counts as one of the keys.
     nearest = sorted(of_files, key=lambda one: len(lacking[one[0]]) / (1 + len(one[1].names)))[:NEAREST]
     lines = (f"{name}, {one.what} (lacks {', '.join(lacking[name]) or 'its structure'})" for name, one in nearest)
     has = f", with {', '.join(f'`{name}`' for name in list(names)[:8])}," if names else ""

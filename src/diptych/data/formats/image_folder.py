@@ -31,7 +31,7 @@ CSV = ".csv"
 MOST_LINES = 100
 # Columns with captions; the first that is not empty is read.
 CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")
-UNREAD = ("question", "questions", "answer", "answers", "objects")  # columns that belong to other tasks than captioning
+UNREAD = ("question", "questions", "answer", "answers", "objects")  # columns of tasks other than captioning
 _NUMBER = re.compile(r"[-_. ]?\d+$")  # the number at the end of a folder's name, such as 2017 in test2017
 
 
@@ -117,12 +117,12 @@ def fields_of(lines: Sequence[str], name: str, between: str = ",") -> Iterator[t
         where, fields, end = f"{name} line {at + 1}", list[str](), at + 1
         for end in range(at + 1, min(at + MOST_LINES, len(lines)) + 1):
             if between == "\t" and between in "".join(lines[at + 1 : end]):
-                break  # a tab: this line begins the next row
+                break  # a line with a tab begins the next row
             with suppress(csv.Error):
                 fields = next(csv.reader([f"{line}\n" for line in lines[at:end]], delimiter=between, strict=True), [])
                 break
         if between == "\t" and not fields and lines[at].strip():
-            fields, end = lines[at].split(between), at + 1  # a quote in a field between tabs is part of the text
+            fields, end = lines[at].split(between), at + 1  # with tabs, a lone quote is part of the text
         while between == "\t" and len(fields) > len(head) > 0 and not fields[-1].strip():
             fields.pop()
         at = end if not head or len(fields) == len(head) else at + 1

@@ -120,7 +120,7 @@ class _Rationales(Struct):
 
 
 _TEXT: Any = values.Words
-MEANT = {"set", "subset", "partition"}  # keys that users write by mistake instead of `split`
+MEANT = {"set", "subset", "partition"}  # keys that users may write instead of `split`
 KINDS = ("captions", "question", "expression", "statement", "label", "objects", "more")
 
 
@@ -316,7 +316,7 @@ class _LineReader:
                     if tag >= count:
                         raise DataError(
                             f"{file}: found [{tag}] in “{text}”, expected one of the {count} objects of {record.key}, "
-                            "counted from 0; add it to the `objects` of a line with that image"
+                            "counted from 0; add the object to the `objects` of a line with that image"
                         )
             return choices
 

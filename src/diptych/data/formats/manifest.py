@@ -33,7 +33,7 @@ WHAT = "a manifest .json that names the files of a set"
 CROWDS = "crowds"
 OWN = (IMAGES, SPLIT, ABOUT, CROWDS)
 KEYED = ("questions", "expressions", "choices", "statements")  # fields of `Record` whose items have keys of their own
-_COCO = re.compile(r"COCO_\w+_\d{12}$")  # the name of a COCO image, which no image of another data set has
+_COCO = re.compile(r"COCO_\w+_\d{12}$")  # matches names of COCO images, which no other data set uses
 Formats = Mapping[str, Format]
 _Name: Any = Text
 
@@ -149,7 +149,7 @@ def _same_keys(records: Sequence[Record], homes: Sequence[Path | None]) -> list[
     Add folder names to keys until different images have different keys. Images are the same if their files are. Images
     without files are the same if their keys are, and their sets have no folders of their own (`homes`).
     """
-    # {path of an image's file: the image's key}. An image without a file has (folder of its set, its name) as the path.
+    # {path of an image's file: the image's key}. Without a file, the path is (folder of the set, image's name).
     keys: dict[str | tuple[Path, str], str] = {}
     filed: dict[tuple[Path, str], str] = {}  # {(folder of the set, name): key} of images with a file
     taken: set[str] = set()

@@ -196,7 +196,7 @@ def read_lines(path: Path) -> list[str]:
     """
     with _readable(path):
         content = bytes_of(path)
-    # A file with zero bytes is UTF-16, or it is not text. `read_text` raises an error for the whole file in both cases.
+    # A file that contains null bytes is UTF-16 or not text. In both cases, `read_text` raises one error for the file.
     text = read_text(path) if b"\0" in content else content.decode("utf-8-sig", "surrogateescape")
     return text.split("\n" if "\n" in text else "\r")
 

@@ -20,7 +20,7 @@ from diptych.runtime.errors import DataError, RecipeError, nearest
 from diptych.runtime.files import bytes_of, parse_json, text_of, write_atomically
 
 SETS, IMAGES, SPLIT, ABOUT = "sets", "images", "split", "about"  # keys in the JSON of a manifest
-_OF_ONE_SET = re.compile(r"[-_]|\d\w")  # names of a single data set, such as flickr30k-images and train2014
+_OF_ONE_SET = re.compile(r"[-_]|\d\w")  # matches names that only one data set has, such as flickr30k-images
 
 
 class Piece(Struct, frozen=True):

@@ -22,7 +22,7 @@ from msgspec import Meta
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import BEYOND
 
-FEW_PIXELS = 4  # if both sides of an image are longer than this, a box within 0 to 1 is taken for fractions
+FEW_PIXELS = 4  # in an image with longer sides, a box within 0 to 1 is taken for fractions
 LONGEST = 1_000_000  # an image's side has at most this many pixels
 _HUGE = 1e15
 HALF = "half a surrogate pair, which is not Unicode"
@@ -51,7 +51,7 @@ _RANGES = {
 }  # fmt: skip
 _HALF = re.compile("[\ud800-\udfff]")
 _QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # a Python string literal
-# A list of Python strings; numpy writes no commas between them.
+# A list of Python strings, with or without commas: numpy prints none.
 _LIST = re.compile(rf"\[\s*(?:{_QUOTED}[\s,]*)+\]", re.S)
 T = TypeVar("T")
 Box: TypeAlias = tuple[float, float, float, float]

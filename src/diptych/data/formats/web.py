@@ -105,8 +105,8 @@ def _with_words(shard: Path, one: tuple[str, str, str]) -> tuple[str, str, str]:
     try:
         text = content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as cut:
-        raise DataError(f"{shard / one[2]}: found bytes that are not UTF-8 (at byte {cut.start}); delete it") from None
-    if one[2].lower().endswith(NOTES):  # a file with metadata: its `caption` is used if the image has no .txt
+        raise DataError(f"{shard / one[2]}: found bytes that are not UTF-8 (at byte {cut.start}); correct it") from None
+    if one[2].lower().endswith(NOTES):  # metadata, whose `caption` is used if the image has no .txt
         text = parse_value(text, str(shard / one[2])).read(_Notes).caption or ""
     return one[0], one[1], text.strip()
 

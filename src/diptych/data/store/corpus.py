@@ -16,7 +16,7 @@ from diptych.runtime.errors import DataError
 
 NEWLINE = 10
 PIECE = 2**24  # line ends are searched in this many bytes at a time
-MOST_JOINED = 256  # a sample joins at most this many lines; it reaches this number only if almost no line has a token
+MOST_JOINED = 256  # a sample joins at most this many lines; more are needed only if most lines have no token
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Lines:
             raise DataError(f"{path} is empty; {wanted}")
         self._bytes = np.memmap(path, mode="r")
         if (self._bytes[:PIECE] == 0).any():
-            raise DataError(f"{path} is not text: it holds zero bytes; {wanted}")
+            raise DataError(f"{path} is not text: it contains null bytes; {wanted}")
         offsets = range(0, len(self._bytes), PIECE)
         newlines = [at + np.flatnonzero(self._bytes[at : at + PIECE] == NEWLINE) for at in offsets]
         ends = np.concatenate([*newlines, [len(self._bytes)]])

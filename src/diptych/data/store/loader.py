@@ -78,7 +78,7 @@ class Loader(PickledWithoutCaches):
         if not items and texts < batch_size:
             raise DataError(
                 f"nothing to train on: none of {len(records)} chosen records (of {len(store)} in {store.folder}) has "
-                f"texts for this task; `diptych check {store.folder}` shows which texts it has"
+                f"texts for this task; `diptych check {store.folder}` shows the texts"
             )
         self.order = Order(np.array(lengths), batch_size - texts, seed) if items else None
 
@@ -124,8 +124,8 @@ class Loader(PickledWithoutCaches):
         own = range(part, len(whole), parts)
         if not own:
             raise DataError(
-                f"step {step}, part {part} of {parts} is empty: a batch of {len(whole)} samples cannot be "
-                f"divided among {parts} processes; use fewer processes, or raise training.batch"
+                f"step {step}: a batch of {len(whole)} samples cannot be divided into {parts} micro-batches; use fewer "
+                "processes, or raise training.batch"
             )
         there = [number for number in own if whole.read(number) is not None]
         idle = not there

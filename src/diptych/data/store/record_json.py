@@ -32,7 +32,7 @@ def record_from_json(written: bytes) -> Record:
     image: dict[str, Any] = {}
     try:
         written.decode()
-    except UnicodeDecodeError:  # the record has an image name that is not UTF-8, which only `parse_json` can read
+    except UnicodeDecodeError:  # an image name is not UTF-8, which only `parse_json` can read
         values = parse_json(written)
         if not isinstance(values, dict) or not isinstance(name := values.pop("image", None), str):
             raise ValueError("not UTF-8") from None
@@ -47,7 +47,7 @@ def record_from_json(written: bytes) -> Record:
 def _check_references(record: Record) -> None:
     """Raise ValueError for an impossible file name, and for indices of choices or objects that are out of range."""
     if record.image is not None and "\0" in str(record.image):
-        raise ValueError("image: found a zero byte, expected a file name")
+        raise ValueError("image: found a null byte, expected a file name")
     if not all(0 <= number < 2**64 for number in record.fingerprint or ()):
         raise ValueError("fingerprint: expected two or three integers of 64 bits")
     if len(record.caption_ids) > len(record.captions):
@@ -55,7 +55,7 @@ def _check_references(record: Record) -> None:
     for one in record.choices:
         for right, among in ((one.answer, one.answers), (one.rationale, one.rationales)):
             if right is not None and not -1 <= right < len(among):  # -1: the right answer is unknown
-                raise ValueError(f"choices: the index of the right answer is {right}, expected below {len(among)}")
+                raise ValueError(f"choices: the index of the right answer is {right}, expected -1 to {len(among) - 1}")
     for subject, _, other in record.relations:
         if not 0 <= min(subject, other) <= max(subject, other) < len(record.objects):
             raise ValueError(f"relations: found indices {subject} and {other} into {len(record.objects)} objects")

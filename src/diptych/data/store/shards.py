@@ -18,7 +18,7 @@ from diptych.runtime.errors import DataError
 
 TABLES = ("ends", "word_ends", "checks", "word_checks", "sizes")
 PER_REGION = ("boxes", "scores", "classes", "features", "masks")
-# {tensor: (what a row is: a record, region or byte; the tensor's type; the shape of a row)}. None: any size.
+# {tensor: (rows, type, shape of a row)}. There is one row per record, region or byte. None: any size.
 LAYOUT: dict[str, tuple[str, torch.dtype, tuple[int | None, ...]]] = {
     **dict.fromkeys(TABLES, ("records", torch.int64, ())),
     "sizes": ("records", torch.int64, (2,)),

@@ -140,10 +140,10 @@ class StoreWriter:
 
     def __init__(self, folder: Path, contract: FeatureContract, records_per_shard: int = 1000) -> None:
         self.folder, self.contract, self.records_per_shard = folder, contract, records_per_shard
-        self._pending: list[tuple[Record, bytes]] = []  # records that are not written yet, with their JSON
+        self._pending: list[tuple[Record, bytes]] = []  # records with their JSON, not written yet
         self._shards: list[ShardEntry] = []
         self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
-        self._made_by: str | None = version("diptych")  # the oldest Diptych that wrote to the store; None: before 0.1
+        self._made_by: str | None = version("diptych")  # oldest version that wrote to the store; None: before 0.1
         self.done: dict[str, Path | None] = {}  # {key of a record in the store: path of its image}
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():
@@ -160,7 +160,7 @@ class StoreWriter:
         """Add a record with regions. Raises DataError for an invalid record, and for a key that is there already."""
         assert record.regions is not None, record.key
         if record.key in self.done:
-            raise DataError("the store already has a record with this key; give each its own key", key=record.key)
+            raise DataError("the store already has this key; give each record its own key", key=record.key)
         words = _words(_with_image(record, lambda image: os.path.relpath(image, self.folder)))
         self.done[record.key] = record.image
         self._pending.append((_halved(record), words))
@@ -213,7 +213,7 @@ class StoreWriter:
 class _Shard(PickledWithoutCaches):
     def __init__(self, path: Path, records: int, check: int) -> None:
         self.path, self._records, self._check = path, records, check
-        self._verified = bytearray(records)  # 1 if this process has checked the regions of the record
+        self._verified = bytearray(records)  # for each record, 1 if this process has checked its regions
 
     def __len__(self) -> int:
         return self._records

@@ -110,7 +110,7 @@ class Tokens:
         _check_case(lines, lowercase, path)
         ids = {token: number for number, token in enumerate(lines)}
         if len(ids) < len(lines):
-            raise CheckpointError(f"{path} has {len(lines) - len(ids)} duplicate tokens; remove these lines")
+            raise CheckpointError(f"{path} has duplicate tokens ({len(lines) - len(ids)}); remove the repeated lines")
         _check_special(ids, str(path))
         return cls(_wordpiece(WordPiece(ids, unk_token="[UNK]"), lowercase), str(path))
 
@@ -129,7 +129,7 @@ class Tokens:
             return cls(tokenizer, str(path))
         except CheckpointError:
             raise
-        except Exception as error:  # the library's errors have no class of their own
+        except Exception as error:  # the library raises plain Exception
             raise CheckpointError(f"{path} is not a tokeniser ({error}); copy it again from its source") from error
 
     def save(self, folder: Path) -> None:

@@ -112,7 +112,7 @@ class Fetcher:
         async def sending(_session: Any, context: Any, _request: Any) -> None:
             await context.trace_request_ctx.sending()
 
-        tracing.on_request_headers_sent.append(sending)  # aiohttp calls it just before it sends a request
+        tracing.on_request_headers_sent.append(sending)  # aiohttp awaits `sending` just before each request
         self.session = aiohttp.ClientSession(
             connector=connector, trace_configs=[tracing], cookie_jar=aiohttp.DummyCookieJar(), trust_env=False,
             auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None),

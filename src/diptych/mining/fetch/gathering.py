@@ -203,7 +203,7 @@ def _images(spec: Object, wanted: set[str]) -> Iterator[tuple[Row, bytes]]:
         case "tar":
             for where, body in tar_pictures(path, spec["key"], wanted):
                 yield _row(where), body
-        case "pictures":  # only this kind of input may name files on this disk
+        case "pictures":  # other kinds of input must not name local files
             yield from map(from_disk, sorted(wanted))
 
 

@@ -31,7 +31,7 @@ class Host:
     sent_at: float = 0.0  # time of the last request
     complaints: int = 0  # consecutive responses with status 429 or 5xx
     failures: int = 0  # consecutive failures of any kind
-    left: str = ""  # why nothing more is requested from this host; empty while requests continue
+    left: str = ""  # why requests to this host ended; empty while they continue
     robots: dict[str, Future[Robots]] = field(default_factory=dict)  # origin -> its robots.txt
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 

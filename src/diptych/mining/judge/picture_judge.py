@@ -98,7 +98,7 @@ def train_judge(
             counts[folder.name] = counts.get(folder.name, 0) + 1
     if {good for good, held in zip(labels, test, strict=True) if held} != {True, False}:
         images_by_folder = ", ".join(f"{counts.get(folder.name, 0)} in {folder.name}" for folder in folders)
-        wanted = f"the one to keep and one other subfolder need {HELD_OUT} or more, as every {HELD_OUT}th is held out"
+        wanted = f"two subfolders, one of images to keep, need {HELD_OUT} or more, as every {HELD_OUT}th is held out"
         raise DataError(f"{classes} has too few images ({images_by_folder}); {wanted}: add images")
     images = np.arange(len(labels))
     model, least, figures = fit_and_test(np.stack(table), np.array(labels), np.array(test), images, precision)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # verdicts on a pair; HOST: its host has more pairs than `host_pairs`
-BAND_MARGIN = 3  # two near hashes have at least this many equal bands of bits
+KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # results for a pair; HOST: more than `host_pairs` pairs are from its host
+BAND_MARGIN = 3  # hashes are near only if at least this many of their bands of bits are equal
 
 U64 = NDArray[np.uint64]
 Ties = tuple[NDArray[Any], ...]
@@ -115,7 +115,7 @@ def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.in
         key = hashes & np.uint64(sum(some))
         order = np.argsort(key, kind="stable")
         ordered = key[order]
-        # Compare each sorted hash with the first, second, ... one after it, up to the longest run of equal keys.
+        # Compare each sorted hash with the hashes 1, 2, ... places after it, up to the longest run of equal keys.
         for reach in range(1, len(ordered)):
             same = np.flatnonzero(ordered[reach:] == ordered[:-reach])
             if not len(same):

@@ -235,7 +235,7 @@ def sources(
     late = [_address(*one, "/") for one in others if _MAYBE.match(one[0]) or _MAYBE_URL.match(one[1])]
     late += [sources(one, options=attributes) for one in of_sources]
     real = [one for one in late if not is_nothing(one)]
-    return min(real, key=lambda one: ".avif" in one, default=source)  # AVIF files would be dropped later
+    return min(real, key=lambda one: ".avif" in one, default=source)  # AVIF last, because such files are dropped later
 
 
 def _address(name: str, value: str, source: str) -> str:
@@ -288,7 +288,7 @@ def picture_of(address: str) -> str:
     name = _SIZE_OF_NAME.sub("", name[-LETTERS:]) or name[-LETTERS:]
     if (
         len(parts) > 1 and parts[-1].rpartition(".")[0] and parts[-1] in name + "." + ending
-    ):  # as in /thumb/a/K.jpg/220px-K.jpg
+    ):  # such as /thumb/a/K.jpg/220px-K.jpg
         parts.pop()
     if len(name) >= DISTINCT and not name.isalpha():
         return name.lower()

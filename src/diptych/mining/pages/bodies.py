@@ -44,7 +44,7 @@ def too_slow(html: str) -> bool:
             opened.append(name)
         elif opened and opened[-1] == name:
             opened.pop()
-        elif name in opened:  # this also closes the tags inside it, except those for formatting
+        elif name in opened:  # closes the tags inside it too, except formatting tags
             at = len(opened) - 1 - opened[::-1].index(name)
             opened[at:] = [one for one in opened[at + 1 :] if one in _FORMATTING]
         if len(opened) > DEEPEST:

@@ -167,7 +167,7 @@ def candidates(nodes: Sequence[Any], places: Sequence[str], shared: Shared) -> l
         elif "shared" in one.values:
             by_tag.append(one)
         pictures.append(PagePicture(copies, best, places[best], one, texts))
-    for one in by_tag if len(by_tag) >= MANY else ():  # if many have `itemprop`, none is the main image
+    for one in by_tag if len(by_tag) >= MANY else ():  # if many images have `itemprop`, it does not mark the main one
         del one.values["shared"]
     mark_lists([one.seen for one in pictures])
     return pictures

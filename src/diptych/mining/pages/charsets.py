@@ -100,5 +100,5 @@ def _named(head: bytes) -> str:
             labels += [b"".join(one) for one in _CONTENT.findall(attributes.get(b"content", b""))[:1]]
     for label in labels:
         if name := codec_of(label.decode("ascii", "replace")):
-            return "utf-8" if name.startswith("utf-16") else name  # not UTF-16: the label was found as ASCII
+            return "utf-8" if name.startswith("utf-16") else name  # a page with an ASCII label is not UTF-16
     return ""

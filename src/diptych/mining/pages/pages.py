@@ -17,7 +17,7 @@ from diptych.runtime.extras import requires_extra
 NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})
 AGENTS = ("diptych", "diptych-mine")
 _OPT_OUTS = frozenset({"robots", "tdm-reservation", *AGENTS})  # names of <meta> tags that are always read
-# Directives of X-Robots-Tag that have a value after a colon. Before any other colon is the name of a robot.
+# Directives of X-Robots-Tag with a value after a colon. The word before any other colon names a robot.
 VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
 MOST_METAS = 500  # at most this many <meta> tags of a page are read
 MOST_PICTURES = 1_000  # at most this many images of a page get a row; further images are only counted

@@ -49,7 +49,7 @@ class PagesStage:
         return names
 
     def _plans(self, source: inputs.MiningInput) -> list[dict[str, Any]]:
-        if source.kind == "warc":  # a WARC file is divided once, and its parts are stored
+        if source.kind == "warc":  # split only once; the plan stores the parts
             path = self.job.layout.plan(digest("parts", source.digest))
             if not path.exists():
                 write_json(path, {"parts": warc.parts(source.path)})

@@ -181,7 +181,7 @@ def _extent(content: mmap.mmap, position: int) -> tuple[bool, int]:
     """
     start = content[position : position + 7]
     if not start.startswith(GZIP) and start != RECORD:
-        return True, len(content)  # the position is inside a gzip member of many records
+        return True, len(content)  # inside a gzip member that holds many records
     if start == RECORD:
         whole, length = _measured(content, position, len(content))
         return whole, position + (length if whole else 1)

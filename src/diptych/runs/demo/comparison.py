@@ -32,7 +32,7 @@ class Cell:
 
     task: str  # name of a task, a key of TASKS
     arm: str  # name of the arm, such as "from scratch"
-    labels: int  # number of labelled scenes that the arm is trained on
+    labels: int  # number of labelled images that the arm is trained on
     seed: int
     lr: float
     start: str | None  # model folder that training starts from; None: random weights

@@ -49,9 +49,9 @@ from diptych.tasks import find_task
 from diptych.tasks.spec import Predicted
 from diptych.vision.detectors.load import load_detector
 
-# {(task, arm): learning rate}: the best of four on val, with 100 labelled scenes and a seed that the demo does not use
-# (experiments/rates.py). They were chosen for Unified VLP; other systems use them too. Those of "nlvr" were not tuned
-# but copied from "vqa".
+# {(task, arm): learning rate}: the best of four on val, with 100 labelled images and a seed that the demo does not use
+# (experiments/rates.py). They were tuned for Unified VLP, and other systems use them too. The rates of "nlvr" are
+# copies of those of "vqa".
 RATES: dict[tuple[str, str], float] = {
     ("caption", "from scratch"): 5e-4,
     ("caption", "pre-trained"): 2.5e-4,
@@ -60,12 +60,12 @@ RATES: dict[tuple[str, str], float] = {
     ("nlvr", "from scratch"): 1e-3,
     ("nlvr", "pre-trained"): 1e-3,
 }
-# {task: (steps, learning rate)} with Muon and decay to 0, for training on all labelled scenes, and for all arms of
-# "vqa" (experiments/LOG.md).
+# {task: (steps, learning rate)} for training on all labelled images, and for all arms of "vqa". They hold for Muon and
+# decay to 0 (experiments/LOG.md).
 ALL_LABELS: dict[str, tuple[int, float]] = {"caption": (200, 5e-4), "vqa": (1200, 2e-3), "nlvr": (600, 2e-3)}
 TASKS = tasks_of(DEFAULT)
-DEMO, RESULTS = "demo.json", "results.json"  # files with the settings of the demo, and with the results of a system
-SCRATCH, PRETRAINED = "from scratch", "pre-trained"  # arms that are compared, both with few labels
+DEMO, RESULTS = "demo.json", "results.json"  # files: settings of the demo, results of a system
+SCRATCH, PRETRAINED = "from scratch", "pre-trained"  # the two arms that are compared; both have few labels
 ALL = "pre-trained, all labels"
 SHARED_STAGES = ("draw", "train detector", "extract regions")
 
@@ -79,14 +79,14 @@ class DemoConfig(BaseModel):
     train: PositiveInt = 1000
     val: PositiveInt = 200
     test: PositiveInt = 600
-    labels: PositiveInt = 100  # number of labelled scenes that an arm is trained on, except for "vqa"
-    # Labelled scenes of the arms of "vqa"; with 100, counting scores below the blind baseline.
+    labels: PositiveInt = 100  # number of labelled images per arm, except for "vqa"
+    # Number of labelled images per arm for "vqa". With 100, counting scores below the blind baseline.
     question_labels: PositiveInt = 500
     detector_steps: PositiveInt = 900
     pretrain_steps: PositiveInt = 1200
-    # Maximum number of steps of an arm on `labels` scenes; it stops earlier if the score on val does not rise.
+    # Maximum number of steps of an arm with `labels` images. It stops earlier if the score on val does not rise.
     most_steps: PositiveInt = 2000
-    taught: PositiveFloat = 1.0  # the numbers of steps in ALL_LABELS are multiplied by this
+    taught: PositiveFloat = 1.0  # factor for the numbers of steps in ALL_LABELS
     validate_every: PositiveInt = 50
     patience: PositiveInt = 5
     width: PositiveInt = 128

@@ -69,7 +69,7 @@ class DetectorRecipe(BaseModel):
         ema=0.99,
         checkpoint_every=250,
         log_every=25,
-        loading_threads=0,  # a thread that draws scenes slows a step on two cores from 100 to 155 ms
+        loading_threads=0,  # a loading thread slows a step on two cores from 100 to 155 ms
     )
 
     @classmethod
@@ -128,7 +128,7 @@ class FasterRCNNRecipe(DetectorRecipe):
 
     architecture: str = "resnet18_fpn"
     layer: Layer = "fc7"
-    # Shorter side of the resized images; a larger one is slower, but small objects are detected better.
+    # Shorter side of the resized images. Larger images are slower, but small objects are detected better.
     shorter: PositiveInt = 160
     optimizer: OptimizerConfig = OptimizerConfig(
         lr=5e-4, weight_decay=1e-2, clip=10, schedule="cosine", warmup_steps=20

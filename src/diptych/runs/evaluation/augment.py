@@ -80,7 +80,7 @@ def augment(
 ) -> Tally:
     """Write the augmented store to `out`, or resume writing it. Raises DataError and RecipeError."""
     if out.resolve() == store.folder.resolve():
-        raise RecipeError(f"{out} is the store itself; pass another folder for the new one")
+        raise RecipeError(f"{out} is the store itself; pass another folder for the new store")
     writer: Any = model.model
     if not isinstance(writer, Writer):
         raise RecipeError(f"{model.architecture.system} cannot caption: it has no decoder; choose another model")

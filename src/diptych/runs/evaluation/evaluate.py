@@ -53,7 +53,7 @@ def score_model(
         ranked, scores = retrieve(model, store, split, extent, pairs, console)
         return ranked, replace(scores, trained_on=leakage(model.seen, store, store.split(split)))
     predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
-    spec = find_task(answered.name)  # for a pre-trained model, the task is captioning
+    spec = find_task(answered.name)  # a pre-trained model is scored on captions
     tell(console, f"scoring {counted(predictions, spec.scoring.noun)}, with intervals and baselines")
     predicted = spec.by_key(predictions)
     baselines = _baselines(spec.scoring, model, store, split, records)
@@ -106,9 +106,9 @@ def check_scored(
     ranks = spec is not None and spec.scoring.gallery and spec.head in model.model.heads
     if limited and not ranks:
         raise RecipeError(
-            "--direction, --queries, --shortlist, --folds and --pairs need a model with a head 'match'; leave them out"
+            "--direction, --queries, --shortlist, --folds and --pairs need a model that scores pairs; leave them out"
         )
-    if decoding is None and ranks:  # a pre-trained model that scores pairs is ranked too
+    if decoding is None and ranks:  # also for a pre-trained model that scores pairs
         return spec, True
     check_decoding(model, model.task(task), decoding)
     return spec, ranks
@@ -130,7 +130,7 @@ def _baselines(
         return None
     trained_on = model.recipe.data.split if model.recipe is not None else "train"
     scored = splits_in(split)
-    if scoring.baseline_regions:  # some baselines use boxes, so they need records with regions
+    if scoring.baseline_regions:  # these baselines need records with regions
         numbers = [number for number in store.split(trained_on) if store.split_names[number] not in scored]
         return scoring.baselines(records, [store.record(number) for number in numbers[: scoring.baseline_regions]])
     return scoring.baselines(records, [record for record in iterate(store, trained_on) if record.split not in scored])

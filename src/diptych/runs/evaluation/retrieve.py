@@ -39,7 +39,7 @@ class Extent:
     shortlist: int | None = None  # a shortlist keeps this many candidates per query; None: no shortlist
     seed: int = 0
     batch: int = 64  # number of pairs per batch
-    by: ModelFolder | None = None  # two-tower model that makes the shortlist; None: `Shortlister`
+    by: ModelFolder | None = None  # two-tower model that makes the shortlist; None: a ridge regression makes it
     folds: int = 1  # the images are split in order into this many galleries, each searched separately
     # captions: images are the queries, and captions are ranked. pictures: the reverse. both: both directions.
     asks: Asks = "both"

@@ -85,7 +85,7 @@ def submit(
         made = predict(model, store, split, task, decoding, console)
     if made.damaged:
         raise DataError(
-            f"{len(made.damaged)} records of {split!r} cannot be read ({', '.join(made.damaged[:5])}), but the server "
+            f"cannot read {len(made.damaged)} records of {split!r} ({', '.join(made.damaged[:5])}), but the server "
             "needs all of them; extract them again"
         )
     if not made.predictions:
@@ -144,7 +144,7 @@ def _image_id(prediction: Mapping[str, Any]) -> int:
 def _number(key: str) -> int:
     if not _QUESTION_ID.fullmatch(key):
         raise DataError(
-            "the key is not a question number of VQA v2 (1 to 18 digits, no 0 first); --format vqa only takes VQA v2",
+            "the key is not a question number of VQA v2 (1 to 18 digits, no leading 0); --format vqa only takes VQA v2",
             key=key,
         )
     return int(key)
@@ -152,7 +152,7 @@ def _number(key: str) -> int:
 
 def _vcr(predictions: Sequence[Mapping[str, Any]]) -> str:
     scores: dict[str, dict[str, list[float]]] = {}
-    for prediction in predictions:  # the predictions for a question's candidates are in the order of the candidates
+    for prediction in predictions:  # a question's predictions are in the order of its candidates
         question, _, group = prediction["group"].rpartition("/")
         scores.setdefault(question, {}).setdefault(group, []).append(prediction["score"])
     text = io.StringIO()

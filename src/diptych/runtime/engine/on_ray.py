@@ -76,9 +76,9 @@ def _begin(ray: Any, address: str | None, workers: int) -> None:
         except Exception as error:  # Ray raises plain Exception, not a subclass
             ray.shutdown()
             if not left:
-                again = "repeat the command, or pass --engine local"
-                way_out = "unset RAY_ADDRESS to start one here" if address else again
-                raise DiptychError(f"no Ray cluster at {address or 'this machine'}: {error}; {way_out}") from error
+                here = f"cannot start Ray on this machine: {error}; repeat the command, or pass --engine local"
+                there = f"no Ray cluster at {address}: {error}; unset RAY_ADDRESS to start one on this machine"
+                raise DiptychError(there if address else here) from error
 
 
 def versions() -> dict[str, str]:
@@ -94,4 +94,4 @@ def _same_versions(ray: Any) -> None:
     for node, theirs in zip(alive, ray.get(there), strict=True):
         if theirs != here:
             host = node["NodeManagerHostname"]
-            raise DiptychError(f"the Ray workers on {host} have {theirs}, expected {here}; install these there")
+            raise DiptychError(f"the Ray workers on {host} have {theirs}, expected {here}; install the expected ones")
