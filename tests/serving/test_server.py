@@ -157,7 +157,7 @@ def test_a_client_says_what_is_wrong(address, tmp_path, monkeypatch):
     client = Client(f"http://127.0.0.1:{address[1]}")
     with pytest.raises(DataError, match="cannot read the image"):
         client.ask(CAPTION.required_interface, tmp_path / "none.png", CaptionRequest())
-    with pytest.raises(DataError, match="the model 'other' does not answer caption; models for it: toy"):
+    with pytest.raises(DataError, match="the model 'other' does not offer the task caption; models for it: toy"):
         client.ask(CAPTION.required_interface, tmp_path / "a.png", CaptionRequest(model="other"))
     with pytest.raises(RecipeError, match=r"--model FOLDER \(or --server URL"):
         app(["caption", str(tmp_path)], standalone_mode=False)

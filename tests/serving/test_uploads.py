@@ -147,7 +147,7 @@ def test_options_out_of_range_are_refused_by_their_names(local):
         refused = problem(local.post("/v1/caption", picture(), data={name: value}))
         assert (refused["status"], refused["where"]) == (422, name)
     both = problem(local.post("/v1/caption", picture(), data={"top_k": "3", "beams": "3"}))
-    assert "sample draws texts one by one" in both["detail"]
+    assert "sample=true cannot be combined with beam search" in both["detail"]
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "C:\\secret\\a.png", "http://example.org/a.png"])

@@ -129,9 +129,9 @@ def special_tokens_read(batch: Batch, heads: nn.ModuleDict) -> frozenset[str] | 
         return None
     if missing := sorted(batch.request.heads - heads.keys()):
         raise RecipeError(
-            f"an objective requests the states of the head {missing[0]!r}, but the model's heads are "
-            f"{', '.join(sorted(heads))}; `StateRequest.heads` may name only the objective's own `heads`; to read "
-            "[CLS], name a head whose `reads` includes it"
+            f"an objective requests the states of the head {missing[0]!r}, but the model has only the heads "
+            f"{', '.join(sorted(heads))}; in `StateRequest.heads`, list only heads from the objective's `heads`; "
+            "for [CLS], list a head that has [CLS] in `reads`"
         )
     read = [getattr(heads[name], "reads", None) for name in batch.request.heads]
     return None if None in read else frozenset[str]().union(*(names for names in read if names is not None))

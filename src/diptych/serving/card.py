@@ -150,7 +150,7 @@ def _scored(folder: ModelFolder, path: Path) -> str:
         ) from error
     if of.weights != folder.weights_checksum:
         raise DataError(
-            f"{path} has scores of other weights than {folder.name}; score this model: "
+            f"the scores in {path} were computed with other weights than {folder.name} has; score this model: "
             f"diptych evaluate --model {folder.name} --data DATA --json > scores.json"
         )
     split, data, precision = (_line(_plain(text)) for text in (of.split, Path(of.data).name, of.precision))

@@ -310,7 +310,7 @@ def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
     """
     systems = SYSTEMS.keys() & OBJECTIVES.keys()
     if system not in systems:
-        wanted = f"expected a system whose objectives to use; {nearest(system, systems)}"
+        wanted = f"expected the system that has the wanted objectives; {nearest(system, systems)}"
         raise unknown_name(f"--set {key}={system}: {wanted}")
     if not TASKS[task].pretrains:
         raise RecipeError(f"--set {key}={system} is for pre-training, but the recipe trains {task}; leave it out")

@@ -147,7 +147,7 @@ class TaskModel:
             if over := [tag for tag in tags(text) if tag >= len(named.objects)]:
                 there = ", ".join(f"[{number}] {thing.kind}" for number, thing in enumerate(named.objects)) or "none"
                 raise ServingError(
-                    f"“{text}” refers to [{over[0]}], but the objects of {record.key} are {there}; refer to one of them"
+                    f"“{text}” refers to [{over[0]}], but {record.key} has these objects: {there}; change or remove it"
                 )
         return named
 

@@ -106,14 +106,14 @@ def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], a
         wanted = sum(t.nbytes for group in groups for t in group.values())
         free = shutil.disk_usage(folder).free
         why = (
-            "the file is too large for this shell (raise it with ulimit -f)"
+            "the file is larger than this shell allows (ulimit -f)"
             if f"os error {errno.EFBIG}" in str(error)
             else "the disk is full"
         )
         raise TrainingError(
-            f"{why}: the {what} needs {megabytes(wanted)} in {folder}, but only {megabytes(free)} are free. Earlier "
-            "checkpoints are complete, and no incomplete one is left: free space (or lower training.keep) and run "
-            "the same command again"
+            f"{why}: the {what} needs {megabytes(wanted)} in {folder}, which has {megabytes(free)} free. Earlier "
+            "checkpoints are complete, and no incomplete checkpoint is left: free space, lower training.keep or raise "
+            "the limit of the shell, and run the same command again"
         ) from error
 
 

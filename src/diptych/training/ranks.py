@@ -94,7 +94,7 @@ def join_ranks(device: torch.device) -> Iterator[Ranks]:
         if not ranks.lost(error):
             raise
         raise TrainingError(
-            "another process of this run has ended; its output gives the reason. The same command resumes the run"
+            "another process of this run has ended; its output gives the reason. To resume, run the same command again"
         ) from error
     finally:
         distributed.destroy_process_group()

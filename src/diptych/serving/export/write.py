@@ -92,7 +92,7 @@ def _task(folder: ModelFolder) -> str:
 
 def _detector(folder: ModelFolder) -> Exportable:
     if folder.detector is None:
-        raise ServingError(f"{folder.name} has no detector/ folder, so it cannot find regions in images")
+        raise ServingError(f"{folder.name} has no detector/ folder to find regions with; copy its detector there")
     detector = load_detector(folder.detector)
     if not isinstance(detector, StorybookDetector | Grid):
         raise ServingError(

@@ -141,7 +141,7 @@ class PostgresVectors:
     def _make(self, connection: Any, width: int) -> None:
         """Create the tables for vectors of `width` values. Another process that also creates them waits."""
         if width > MOST_WIDE:
-            raise GalleryError(f"vectors have {width} values, but pgvector allows {MOST_WIDE}; leave out --gallery")
+            raise GalleryError(f"vectors have {width} values, pgvector allows up to {MOST_WIDE}; leave out --gallery")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         if self._is_ready(connection):
             return
@@ -223,7 +223,7 @@ def _without_secrets(psycopg: Any, address: str) -> str:
 def _content(value: Any) -> str:
     """Return a SHA-256 (bytes) as hex digits. Raises ValueError for any other value."""
     if not isinstance(value, bytes) or len(value) != SHA256_BYTES:
-        raise ValueError(f"{str(value)[:60]!r} instead of an image's SHA-256")
+        raise ValueError(f"found {str(value)[:60]!r} instead of an image's SHA-256")
     return value.hex()
 
 

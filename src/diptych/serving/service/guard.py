@@ -74,7 +74,7 @@ class RequestGuard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._ours(host):
-            raise RequestRefused(421, f"{host[:100]!r} is not this service; use its address, or --allow-host", "host")
+            raise RequestRefused(421, f"unknown host {host[:100]!r}; use an IP address, or --allow-host NAME", "host")
         self._check_site(scope, headers, host)
         if self.token is not None and scope["path"] not in OPEN and not self._knows_token(headers):
             raise RequestRefused(

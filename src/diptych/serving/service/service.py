@@ -89,12 +89,12 @@ class Service:
         if able:
             advice = "models for it: " + ", ".join(able)
         elif self.gallery is None and not interfaces()[task].pictured:
-            advice = "the service was started without --images FOLDER, which can be searched"
+            advice = "to search a folder, start the service with --images FOLDER"
         else:
             all_tasks = sorted({one for tasks in self.tasks.values() for one in tasks})
             advice = "the tasks of this service: " + (", ".join(all_tasks) or "none")
-        verb = "answers" if request.model is None else "answer"
-        raise RequestRefused(422, f"{which} {verb} {task}; {advice} (GET /v1/models)", where="model")
+        verb = "offers" if request.model is None else "offer"
+        raise RequestRefused(422, f"{which} {verb} the task {task}; {advice} (GET /v1/models)", where="model")
 
     async def answer(self, task: str, request: Request) -> tuple[TaskRequest, Message]:
         """Return the parsed request and the model's answer. Raises RequestRefused, or the model's error."""

@@ -183,7 +183,7 @@ class LocatedRegionEmbedding(nn.Module):
 
     def _whole(self, batch: Batch) -> Float[Tensor, "B W"]:
         if batch.whole is None:
-            raise DataError("the model needs features of whole images; use --image-feature", key=batch.keys[0])
+            raise DataError("the model needs features of whole images; extract with --image-feature", key=batch.keys[0])
         if batch.whole.shape[-1] != self.whole_size:
             raise DataError(
                 f"image features have {batch.whole.shape[-1]} values, expected {self.whole_size}; extract again",

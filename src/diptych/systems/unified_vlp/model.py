@@ -82,7 +82,7 @@ class UnifiedVLPConfig(ModelConfig):
     def _fits(self) -> UnifiedVLPConfig:
         if self.max_text < 1:
             raise ValueError(
-                f"positions={self.positions} leaves none for words after {self.max_regions} regions + 2 special tokens"
+                f"positions={self.positions} leaves no position for words after {self.max_regions} regions; raise it"
             )
         return self
 

@@ -97,7 +97,7 @@ def import_vl_bert(
     if WORDS not in theirs:
         raise CheckpointError(
             f"{path} is not a VL-BERT checkpoint: it lacks {WORDS}, and has {', '.join(sorted(theirs)[:3])}; import "
-            "it with its own system: diptych import SYSTEM FILE"
+            "it with another system: diptych import SYSTEM FILE"
         )
     own_heads = next((names for name, names in HEADS.items() if name in theirs), {})
     ours, report = rename(theirs, names_there, NAMES | LAYERS | own_heads, UNUSED)

@@ -324,7 +324,7 @@ class VisualFeatures(nn.Module):
             return batch.boxes.new_zeros(*present.shape, network.size)
         if batch.pixels is None or batch.pixel_sizes is None:
             raise DataError(
-                f"model.network={self.config.network} reads pixels, but some images have none; pass the images",
+                f"model.network={self.config.network} reads pixels, but some images lack them; pass the image files",
                 key=batch.keys[int(pictured.long().argmax())],
             )
         sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]

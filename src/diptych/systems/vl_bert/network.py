@@ -119,8 +119,8 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     prefix = next((one for one in prefixes if one + LAST in tensors), None)
     if prefix is None:
         raise CheckpointError(
-            f"{source} holds no ResNet: no {FIRST} and {LAST}; pass weights of torchvision's ResNet, or of a detector "
-            "with a ResNet (`diptych storybook detector --out RUN --faster-rcnn resnet18_fpn`)"
+            f"{source} holds no ResNet: it lacks {FIRST} or {LAST}; pass weights of torchvision's ResNet, or of a "
+            "detector with a ResNet (`diptych storybook detector --out RUN --faster-rcnn resnet18_fpn`)"
         )
     ours = {
         name.replace("layer4.", "head.") if name.startswith("layer4.") else f"backbone.{name}": tensor
@@ -134,7 +134,7 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     if sizes[0] != sizes[1]:
         other = sorted(name for name in ours.keys() | wanted.keys() if sizes[0].get(name) != sizes[1].get(name))[0]
         raise CheckpointError(
-            f"{source} has a ResNet other than model.network ({other}); set model.network to the ResNet of the file"
+            f"the ResNet in {source} is not model.network ({other} differs); set model.network to the file's ResNet"
         )
     return load_into(network, ours, complete=True)
 

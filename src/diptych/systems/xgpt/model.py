@@ -214,7 +214,7 @@ class Xgpt(DecoderModel):
         """Return True if the batch predicts regions, which are then not read. Raises RecipeError for a mixed batch."""
         predicted = [table == REGIONS_AFTER_TEXT for table in batch.attention]
         if any(predicted) and not all(predicted):
-            raise RecipeError("XGPT cannot generate words and regions in one batch, because its tasks alternate")
+            raise RecipeError("XGPT generates either words or regions in a batch; train these objectives in turn")
         return all(predicted)
 
     # ---- writing -------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class Xgpt(DecoderModel):
         assert batch.target is not None
         if strange := {table.name for table in batch.attention} - {table.name for table in KNOWN}:
             raise RecipeError(
-                f"XGPT cannot write text by {strange.pop()!r}, which does not use its decoder; choose generate_text"
+                f"XGPT's decoder does not support the attention mask {strange.pop()!r}; use the objective generate_text"
             )
         if not self._text_alone(batch):
             return self._words(batch.target, places=batch.target_start)

@@ -141,7 +141,7 @@ def fetched(name: str) -> Path:
     for file in HUB_FILES:
         if (path := from_hub(match[1], file, match[2], use)) is not None:
             return path
-    raise CheckpointError(f"{name} has neither {DESCRIBED} nor {' nor '.join(HUB_FILES)}; pass a detector")
+    raise CheckpointError(f"{name} has neither {DESCRIBED} nor {' nor '.join(HUB_FILES)}; pass a detector's repository")
 
 
 def _names_of(path: Path | None) -> list[str]:

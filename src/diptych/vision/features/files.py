@@ -110,14 +110,13 @@ class FeatureFiles:
                     if place is None:
                         raise DataError(
                             f"several features in {self.path} match {record.key!r}; name the "
-                            "features like the images, with the images' folders"
+                            "features like the images, including their folders"
                         )
                     return place
         for path, joined in self._joined:
             if joined.endswith(tuple(names)):
                 raise NoFeatures(
-                    f"{path}: the line before {record.key!r} is truncated, so both are in one line; download the "
-                    "file again"
+                    f"{path}: the line before {record.key!r} is truncated and joined with it; download the file again"
                 )
         raise NoFeatures(
             f"found no features of {record.key!r} in {self.path}; name them like the image (the first names in it are "

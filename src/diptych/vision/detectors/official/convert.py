@@ -105,7 +105,7 @@ def _known(tensors: Tensors, cfg: str | None, source: str) -> Converted:
 def _take(tensors: Tensors, name: str, source: str, count: int | None = None) -> Tensor:
     """Return the tensor `name` as float32. `count`: require a vector of this length. Raises CheckpointError."""
     if name not in tensors:
-        raise CheckpointError(f"{source} has no {name}; copy it again, or pass a file of this network")
+        raise CheckpointError(f"{source} has no {name}; copy it again, or pass a complete file")
     if count is not None and tensors[name].shape != (count,):
         raise CheckpointError(f"{source}: {name} has shape {tuple(tensors[name].shape)}, not {(count,)}; copy it again")
     return tensors[name].float()

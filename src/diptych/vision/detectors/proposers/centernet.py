@@ -239,7 +239,7 @@ class CenternetProposer(GraphProposer):
                 if layer.offset is not None and layer.bias is not None:
                     tensors[f"{name}.bias"] = torch.from_numpy(weights[layer.offset]).float().view(layer.bias.shape)
         except KeyError as error:
-            raise CheckpointError(f"{graph.source} lacks {error.args[0]} of CenterNet; pass the package") from None
+            raise CheckpointError(f"{graph.source} lacks CenterNet's {error.args[0]}; pass the whole package") from None
         except (ValueError, TypeError, IndexError, RuntimeError) as error:
-            raise CheckpointError(f"{graph.source} is not CenterNet ({error}); pass the package") from None
+            raise CheckpointError(f"{graph.source} is not CenterNet ({error}); pass the unchanged package") from None
         return shape, tensors
