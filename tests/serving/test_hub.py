@@ -180,7 +180,7 @@ def test_a_damaged_folder_is_not_pushed(stub: Hub, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["kites", "me/", "me/a b", "../kites", "me/kites/more"])
 def test_a_name_that_cannot_be(model: Predictor, name: str) -> None:
-    with pytest.raises(RecipeError, match="invalid repository name .*; expected user/name"):
+    with pytest.raises(RecipeError, match=r"invalid repository name .*; expected user/name"):
         app(["push", str(model.folder.folder), name], standalone_mode=False)
 
 

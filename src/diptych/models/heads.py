@@ -76,7 +76,7 @@ class WordHead(nn.Module):
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         rows, bias = self.rows, cast(Tensor, self.bias)
         more = -len(bias) % WORDS_MULTIPLE if states.device.type in FUSED else 0
-        if more:  # with padding, the matrix product is faster
+        if more:  # pad the rows, because the matrix product is then faster
             rows, bias = F.pad(rows, (0, 0, 0, more)), F.pad(bias, (0, more))
         scores = F.linear(self.norm(F.gelu(self.dense(states))), rows, bias)
         return scores[..., : len(self.bias)]

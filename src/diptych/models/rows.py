@@ -23,7 +23,7 @@ from diptych.core import Batch
 from diptych.runtime.errors import RecipeError
 
 CUTTING = ("cpu",)  # types of devices on which unneeded positions are not computed
-WORTH = 0.95  # if more than this share of the positions is needed, all are computed
+WORTH = 0.95  # if more than this share of the positions is needed, all positions are computed
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Rows:
     most: int  # maximum number of selected positions of a sample (K)
     home: Int[Tensor, "n"] | None = None  # index of each selected position among the B x L positions
     slot: Int[Tensor, "n"] | None = None  # index of each selected position among the B x K slots
-    # A larger selection, if a layer reads that one and returns only these rows.
+    # The larger selection that a layer reads, if the layer returns only the rows of this smaller one.
     within: Rows | None = None
     which: Int[Tensor, "n"] | None = None  # index of each selected position in `within`
 

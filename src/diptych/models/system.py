@@ -168,7 +168,7 @@ class SystemModel(nn.Module):
 
 NETWORK = "regions.network."  # name prefix of the weights of the network that reads pixels
 
-# What an import returns: (config, names of heads, tensors, report).
+# Result of an import: (config, names of heads, tensors, report).
 Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, ImportReport]
 
 

@@ -45,7 +45,7 @@ def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]
     return torch.cat(parts, -1)
 
 
-# True: the whole image is read as a region. "given": it is, if the store has its feature.
+# True: the whole image is read as a region. "given": only if the store has a feature of the whole image.
 WholeRegion = bool | Literal["given"]
 
 

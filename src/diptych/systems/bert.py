@@ -32,7 +32,7 @@ NAMES = {
     "bert.pooler.dense": "heads.pooler.0",
     "cls.predictions.transform.dense": "heads.word.dense",
     "cls.predictions.transform.LayerNorm": "heads.word.norm",
-    "cls.predictions": "heads.word",  # has only a bias; the matrix is the word embedding
+    "cls.predictions": "heads.word",  # only a bias, because the matrix is the word embedding
     "vis_embed.0": "regions.feature.0",
     "vis_embed.2": "regions.feature.2",
     "vis_pe_embed.0": "regions.place.0",
@@ -57,7 +57,7 @@ UNUSED = {
 }
 # The sizes of the model are read from the shapes of these tensors.
 SIZED = ("bert.embeddings.token_type_embeddings.weight", "bert.embeddings.position_embeddings.weight")
-SEQ2SEQ_TASK = 3  # number of the slice for seq2seq in UniLM's word head (run_img2txt_dist.py:315)
+SEQ2SEQ_TASK = 3  # index of the seq2seq slice in UniLM's word head (run_img2txt_dist.py:315)
 
 
 def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> ImportReport:
@@ -179,7 +179,7 @@ def in_full(tensors: Tensors, clean: Callable[[str], str]) -> tuple[Tensors, dic
 def bert_name(name: str) -> str:
     """Return a tensor's name in PyTorch's BERT with heads, such as `bert.pooler.dense.weight`."""
     new = name.removeprefix("module.").replace("gamma", "weight").replace("beta", "bias")
-    # The file is from a BertModel, which has no heads and no prefix in its names.
+    # In files of a BertModel (BERT without heads), names lack the prefix `bert.`.
     bare = new.startswith(("embeddings.", "encoder.layer.", "pooler."))
     return f"bert.{new}" if bare else new
 

@@ -44,7 +44,7 @@ PUBLISHED = {
     "BERT large": "bert-large-uncased on the hub, with its vocab.txt",
     "UniLM": "LuoweiZhou/VLP's base_model_pretrained/model_153999_cpu.bin, whose vocab.txt is bert-base-cased's",
 }
-# Placeholder with which objectives can be built before there is a tokeniser.
+# Placeholder vocabulary, so that objectives can be built before a tokeniser exists.
 ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)
 
 

@@ -39,7 +39,7 @@ class Importer:
     selection: str  # how the regions were selected, for users
     lowercase: bool  # True: the vocabulary of the released models is in lower case
     detector: str  # prefix of the extractor's name, if our detector computes the same features
-    key_prefixes: tuple[str, ...] = ()  # prefixes of the keys of this system's checkpoints that no other system has
+    key_prefixes: tuple[str, ...] = ()  # prefixes of tensor names that only this system's checkpoints have
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class System:
 
 
 SYSTEMS: dict[str, System] = {}
-# {`kind`: type of objectives that a recipe can use}. A model can use any of them whose needs it meets. Systems add
-# their own.
+# {`kind`: class of objectives that a recipe can use}. A model can use all objectives whose needs it meets. Systems add
+# further kinds.
 OBJECTIVES: dict[str, type[Objectives]] = {
     kind.model_fields["kind"].default: kind for spec in TASKS.values() for kind in spec.training.objectives
 }

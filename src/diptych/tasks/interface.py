@@ -237,7 +237,7 @@ class TaskInterface:
     # model. Default: True if the model has a recipe and has learnt the task.
     offered: Callable[[Any, str | None], bool] | None = None
     alike: Callable[[Any], object] = lambda _: None  # request -> key; only requests with equal keys share a batch
-    # What the program generates that `diptych export` writes for this task. None: no program is written.
+    # Output of the program that `diptych export` writes for this task. None: the task cannot be exported.
     programs: Literal["captions", "answers"] | None = None
 
     @property

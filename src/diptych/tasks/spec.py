@@ -101,10 +101,10 @@ class TaskTraining:
     small: Small | None = None  # settings of the task in the recipes SYSTEM/small/TASK
     # (training records, minimum count, maximum number of answers) -> list of the answers that the model can predict
     answers: Callable[[Iterable[Record], int, int | None], Answers] | None = None
-    # Initialises the heads that a model gets for the task.
+    # Initialises the heads that are added to a model for the task.
     begin: Callable[[Task, nn.ModuleDict, Heads], None] | None = None
     validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = (
-        None  # (task, records) -> (task, records) with which the run validates
+        None  # (task, records) -> (task, records) to validate with
     )
     # Yields warnings about the training records before a run begins.
     notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None

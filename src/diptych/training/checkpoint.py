@@ -187,7 +187,7 @@ def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
 def prune(root: Path, kept: Iterable[int]) -> None:
     """Remove all checkpoints except the checkpoints of the steps `kept`."""
     for step in set(steps_in(root)) - set(kept):
-        # Renamed before it is deleted, so that a kill cannot leave a partial checkpoint.
+        # Rename the folder before deleting it, so that a killed process does not leave a partial checkpoint.
         gone = root / f"{_UNFINISHED}gone-{step}"
         folder_of(root, step).rename(gone)
         shutil.rmtree(gone)
@@ -213,7 +213,7 @@ def mean_of(
         try:
             tensors = load(folder_of(root, step)).tensors[group]
         except DamagedError as error:
-            if place < most:  # damaged checkpoints with lower scores need no warning, because they may have been pruned
+            if place < most:  # no warning for lower scores, because these checkpoints may have been pruned
                 warnings.append(f"the final weights do not include step {step}, one of the best: {error.damage}")
             continue
         used.append(step)

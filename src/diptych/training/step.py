@@ -42,10 +42,10 @@ class PendingPass:
     names: list[str]
     losses: list[str]  # names of the objectives that have a loss in this pass
     keys: list[list[str]]  # keys of the records of each micro-batch of this rank
-    # Losses over all ranks, the number of ranks that received a signal to stop, and the gradient norm. Then this rank's
-    # losses.
+    # In this order: losses over all ranks, the number of ranks that received a signal to stop, the gradient norm, and
+    # the losses of this rank.
     numbers: Float[Tensor, "n"]
-    # Recorded after the copy of the numbers to the CPU; None: the numbers are there.
+    # An event after the copy of the numbers to the CPU; None: the numbers are already on the CPU.
     there: torch.cuda.Event | None = None
 
     def read(self) -> tuple[Counts, bool, float]:

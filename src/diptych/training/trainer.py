@@ -289,7 +289,7 @@ class TrainerRun:
             "fingerprint": self.fingerprint,
             "precision": self.precision,
             "history": [asdict(v) for v in self.history],
-            "losses": self.losses,  # losses that no log line has yet
+            "losses": self.losses,  # losses since the last log line
         }
         self._on_first(lambda: self._write(log, Checkpoint(self.step, state, tensors)))
         self.saved = self.step

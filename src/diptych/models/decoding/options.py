@@ -81,9 +81,7 @@ class DecodingOptions(BaseModel):
         wanted = self.top_k if self.sample else self.beams
         if wanted is not None and wanted > words:
             name = "top_k" if self.sample else "beams"
-            raise RecipeError(
-                f"decoding.{name}={wanted} is more than the {words} words of the vocabulary; lower it"
-            )
+            raise RecipeError(f"decoding.{name}={wanted} is more than the {words} words of the vocabulary; lower it")
         return self
 
     def weigh(self, score: float, words: int) -> float:

@@ -158,7 +158,7 @@ def _write(
     program: nn.Module, inputs: tuple[Tensor, ...], names: tuple[str, ...], dynamic: Any, path: Path, form: Format
 ) -> None:
     config: Any = import_module("torch.fx.experimental._config")
-    with torch.no_grad(), _quiet(), config.patch(backed_size_oblivious=True):  # so that sizes 0 and 1 are allowed
+    with torch.no_grad(), _quiet(), config.patch(backed_size_oblivious=True):  # allow sizes 0 and 1 too
         traced = torch.export.export(program.eval(), inputs, dynamic_shapes=dynamic, strict=False)
         if form == "torch":
             torch.export.save(traced, path)

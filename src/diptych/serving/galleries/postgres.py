@@ -109,7 +109,7 @@ class PostgresVectors:
                 hits = [(content, score) for content, score in rows if content in there][:most]
                 if len(hits) == min(most, len(there)):
                     return hits
-            connection.execute("SET LOCAL enable_indexscan = off")  # the index finds too few of these images
+            connection.execute("SET LOCAL enable_indexscan = off")  # the index found too few; scan all
             keys = [bytes.fromhex(content) for content in there]
             rows = self._nearest(connection, query, "WHERE content = ANY(%s)", (keys,), most)
             return [(content, score) for content, score in rows if content in there]

@@ -158,4 +158,4 @@ def start_log() -> None:
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO)
     log.propagate = False
-    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # our log already has a line per rejected body
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # the service logs each rejected body

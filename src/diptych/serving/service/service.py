@@ -26,7 +26,7 @@ from diptych.vision.detectors.detector import Picture
 
 log = logging.getLogger("diptych.serve")
 T = TypeVar("T")
-WARMING = "a picture"  # query of a first search, which extracts the regions of the gallery
+WARMING = "a picture"  # query of the search at the start, which extracts the gallery's regions
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Service:
                     predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address, keep=KEPT)
                 except GalleryError:
                     raise
-                except ServingError:  # the vocabulary lacks WARMING, so the first search extracts the gallery
+                except ServingError:  # the vocabulary lacks these words, so the first request extracts the regions
                     pass
 
     def stop(self) -> None:

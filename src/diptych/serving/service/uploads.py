@@ -36,7 +36,7 @@ PIECE = 2**16  # commas and brackets are counted in pieces of this many bytes
 
 
 class _InMemory(MultiPartParser):
-    spool_max_size = 2**40  # uploads are never written to disk
+    spool_max_size = 2**40  # so large that uploads are never written to disk
 
     def close(self) -> int:
         """Close the files of all parts, also of a part without an end, and return their number."""

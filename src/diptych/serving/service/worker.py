@@ -48,7 +48,7 @@ class Job:
         return 0 if self.picture is None else self.picture.numel()
 
 
-Answer = Callable[[Sequence[Job]], None]  # a function that sets `answered` of each job
+Answer = Callable[[Sequence[Job]], None]  # sets the result in `answered` of each job
 
 
 class Worker:

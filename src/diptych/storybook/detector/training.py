@@ -68,7 +68,7 @@ class Detection(DetectionUpdate):
         """Return the number of targets of each loss, to divide the summed losses by."""
         objects = (batch.kinds != IGNORE).sum()
         known = {**batch.attributes, **batch.scene}
-        # Detected boxes are not counted, because their number varies from step to step.
+        # Only true boxes are counted, because the number of detected boxes varies from step to step.
         of_objects = dict.fromkeys(("heat", "sides", "kind", "moves"), objects)
         return of_objects | {name: (labels != IGNORE).sum() for name, labels in known.items()}
 

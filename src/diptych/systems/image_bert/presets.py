@@ -53,9 +53,9 @@ VQA = PRETRAIN.but(
 )
 
 # Table 3 compares data sets and stages of pre-training. Its rows CC and CC+SBU do not use MRFR: their numbers, such as
-# 33.0/60.6/72.5 for CC, also occur in Table 4 in rows without MRFR. The rows with LAIT use all four tasks. They are the
-# stages of the model of Tables 1 and 2, whose "both stages" have "all of our four tasks" (section 4.2). The paper does
-# not state the tasks of LAIT+CC+SBU. Here it has all four, so that only the stages differ.
+# 33.0/60.6/72.5 for CC, also occur in Table 4 in rows without MRFR. The rows with LAIT use all four tasks: they are the
+# pre-training stages of the model in Tables 1 and 2, which both have "all of our four tasks" (section 4.2). For the row
+# LAIT+CC+SBU, the paper does not state the tasks; here it has all four, so that only the stages differ.
 LAIT = PRETRAIN.but(
     "image-bert/pretrain/lait",
     "Table 3: pre-training on LAIT alone.",

@@ -27,7 +27,7 @@ NAMES = {
     "visual_embed.embeddings": "regions.feature",
     "visual_embed.embeddings_pos": "regions.box",
     "visual_embed.embeddings_norm": "regions.norm",
-    "predictor": "heads.word",  # has only a bias; the matrix is the word embedding
+    "predictor": "heads.word",  # only a bias, because the matrix is the word embedding
     "predictor.transform.dense": "heads.word.dense",
     "predictor.transform.LayerNorm": "heads.word.norm",
     "predictor.decoder": "heads.word.words",

@@ -235,7 +235,7 @@ class Tden(DecoderModel):
         if batch.target is not None:
             states.target = self._write(batch, batch.target, objects, self._memory(objects, joint))
         elif sentence is not None and self._reads_twice:
-            # The decoder reads the whole question, without a causal mask (tden.py:93 of the code; "outputs of
+            # The decoder reads the whole question, without a causal mask (tden.py:93 of the authors' code; "outputs of
             # cross-modal encoder and decoder" in the paper).
             closed, memory = closed_of(sentence.present, none), self._memory(objects, joint)
             read = memory.last, closed_of(memory.present, none)

@@ -35,7 +35,7 @@ NAMES = {
     "object_mask_word_embedding": "hidden",
     "aux_text_visual_embedding": "alone",
     "image_feature_extractor.obj_downsample.1": "regions.out",
-    "vlbert.mlm_head.predictions": "heads.word",  # has only a bias; the matrix is the word embedding
+    "vlbert.mlm_head.predictions": "heads.word",  # only a bias, because the matrix is the word embedding
     "vlbert.mlm_head.predictions.transform.dense": "heads.word.dense",
     "vlbert.mlm_head.predictions.transform.LayerNorm": "heads.word.norm",
     "vlbert.mvrc_head.transform.dense": "heads.region_class.0",
@@ -164,7 +164,7 @@ def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:
     if "regions.hidden" in ours:
         feature = len(ours["regions.hidden"])
     if read is not None and feature is None:
-        # The layer reads the coordinates, followed by the feature. In the code, both parts have the same size.
+        # The layer reads the coordinates, followed by the feature. The authors' code gives both the same size.
         feature = read.shape[1] // 2
     official = ("geometry", "visual_norm_init", "hidden_regions", "end_visual")
     return {

@@ -51,7 +51,7 @@ class FastRCNN(nn.Module):
         self.head: nn.Sequential = whole.layer4
         self.size: int = whole.fc.in_features  # number of values of a region feature (F)
         self.bottlenecks = hasattr(whole.layer2[0], "conv3")
-        if stride == "1x1" and self.bottlenecks:  # torchvision has the stride in the 3x3 convolution
+        if stride == "1x1" and self.bottlenecks:  # torchvision has the stride in the 3x3 convolution; move it
             for stage in (whole.layer2, whole.layer3):
                 stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
         _dilate(self.head)

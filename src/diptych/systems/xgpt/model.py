@@ -155,7 +155,7 @@ class Xgpt(DecoderModel):
             states, target = self._in_one(batch, x, present, regions)
         else:
             closed = closing(~attention_mask(tables, regions, text, 0, present)[:, None], x)
-            # A decoder attends to all states of the encoder, so none may be left out.
+            # With a target, the decoder attends to all states of the encoder, so all are computed.
             requested = self._requested(batch, x, regions) if batch.target is None else None
             for layer in self.encoder[:-1]:
                 x = layer(x, closed)
@@ -271,7 +271,7 @@ class Xgpt(DecoderModel):
             assert isinstance(layer, Layer)
             if self.config.structure == "enc":
                 pasts.append(LayerCache(layer.attention.keys_values(x)))
-            # No layer reads the output of the last layer.
+            # In structure `enc`, the output of the last layer is not needed.
             if self.config.structure != "enc" or layer is not self.encoder[-1]:
                 x = layer(x, closed)
         if self.config.structure != "enc":

@@ -245,7 +245,7 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
     if known is None and record.image is not None and record.image.is_file():
         known = picture_size(record.image)
     if raw.fractions or whole_boxes:
-        return known or own or (1, 1)  # the boxes need no size in pixels
+        return known or own or (1, 1)  # such boxes do not depend on the size in pixels
     if own is None:
         if known is not None:
             return known
@@ -254,7 +254,7 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
     if known is None or own == known:
         return own
     if same_shape(own, known):
-        return own  # boxes refer to a resized version of the image
+        return own  # the boxes are for a resized version of the image
     if own[0] != own[1] or not raw.one_side:
         wanted = f"features of {record.key!r}, which has {known[0]} x {known[1]}"
         remedy = "check which image the features belong to"

@@ -52,7 +52,7 @@ class FeatureFiles:
     exact: dict[str, Place] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # messages about duplicates and about files that are not read
     _places: dict[str, list[Place]] = field(default_factory=dict)  # name -> all places with this name, in order
-    # Lines that were cut short and run into the next line: (file, end of the joined line, with the next line's name).
+    # Truncated lines that are joined with the next line: (file, end of the joined line, with the next line's name).
     _joined: list[tuple[Path, str]] = field(default_factory=list)
     _loose: list[dict[str, Place | None]] = field(default_factory=lambda: [{}, {}, {}])
 
@@ -87,7 +87,7 @@ class FeatureFiles:
             return
         for known, form in zip(self._loose, _looser(bare), strict=True):
             if form is not None:
-                known[form] = None if form in known else place  # None: several names have this form
+                known[form] = None if form in known else place  # None: ambiguous, because several names have this form
 
     def of(self, record: Record) -> Place:
         """Return the location of a record's regions.

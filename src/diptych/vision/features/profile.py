@@ -50,7 +50,7 @@ def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
         return f"root mean square of the values {one.size:.3g}, not {other.size:.3g}"
     if len(one.means) != len(other.means) or len(one.means) < FEWEST_MEANS:
         return None
-    spread = max(one.spread, other.spread)  # the larger one, because a profile of one image has a spread of 0
+    spread = max(one.spread, other.spread)  # the larger spread, because a profile of one image has a spread of 0
     expected = 1.0
     for profile in (one, other):
         variance = float(np.var(profile.means))
