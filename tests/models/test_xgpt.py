@@ -314,5 +314,5 @@ def test_too_much_is_refused_with_the_way_out():
         model()(asked(MaskedQueries(V), [toy.sample(1, 2)]))
     mixed = [*CAPTION.prepare([toy.sample(1)], Random(0)), *GenerateRegions(V).prepare([toy.sample(2)], Random(0))]
     assert mixed[1].attention is REGIONS_AFTER_TEXT
-    with pytest.raises(RecipeError, match="tasks alternate"):
+    with pytest.raises(RecipeError, match="train these objectives in turn"):
         model()(collate(mixed))

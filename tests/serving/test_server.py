@@ -152,7 +152,7 @@ def test_a_client_says_what_is_wrong(address, tmp_path, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(ServingError, match=r"no answer from .*; start it: diptych serve MODEL"):
+    with pytest.raises(ServingError, match=r"no valid answer from .*; run: diptych serve MODEL"):
         Client(f"http://127.0.0.1:{port}").ask(CAPTION.required_interface, tmp_path / "a.png", CaptionRequest())
     client = Client(f"http://127.0.0.1:{address[1]}")
     with pytest.raises(DataError, match="cannot read the image"):

@@ -25,7 +25,7 @@ from diptych.tasks.bigrams import ABOUT, BigramClassifier, grams_of
 from diptych.tasks.scores import Baselines
 
 FINALISTS = 30  # number of candidate captions that are scored exactly
-JUDGES = 200  # a candidate caption is scored against this many training images, at equal intervals
+JUDGES = 200  # number of training images, evenly spaced, against which a candidate caption is scored
 ROUNDS = 5  # maximum number of captions per image that are held out in turn for the ceiling; COCO has five
 Words = tuple[str, ...]
 CAUTION = (1, 2, 3, 5, 10, 20, 50)  # values that are tried for `BlindAnswers.at_least`

@@ -125,7 +125,7 @@ class TaskScoring:
     score: Callable[[Predicted, Sequence[Record], Baselines | None], Scores]
     # (records to score, training records) -> baselines and ceilings.
     baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
-    baseline_regions: int = 0  # a baseline needs the regions of this many training records
+    baseline_regions: int = 0  # number of training records whose regions a baseline needs
     # Score of the second predictions minus that of the first.
     gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None
     # Computes the optional scores with these names, METEOR or SPICE, times 100.

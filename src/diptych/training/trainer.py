@@ -168,7 +168,7 @@ class TrainerRun:
                 raise
             raise TrainingError(
                 f"the disk of {self.folder} is full ({error.filename or 'the log'} could not be written); "
-                f"{self._kept('whole')}: free space and run the same command again"
+                f"{self._kept('complete')}: free space and run the same command again"
             ) from error
         except RuntimeError as error:
             if not self.ranks.lost(error):

@@ -75,7 +75,7 @@ TABLE = (
     | layer_table("decoder.g_layers", "decoder", DECODER_LAYER, DECODER_ATTENTIONS)
     | {f"{pool}.{there}": f"{POOLS[pool]}.{here}" for pool in POOLS for there, here in IN_POOL.items()}
 )
-# In VCR models, READ becomes CHOICE, which gives one score per choice.
+# In VCR checkpoints, tensors whose names begin with READ belong to CHOICE, the head that scores one choice.
 READ, CHOICE = "heads.answer.read.", "heads.choice."
 BIAS, BIAS_AGAIN = "predictor.bias", "predictor.decoder.bias"  # the file stores this parameter under two names
 

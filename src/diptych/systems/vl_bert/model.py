@@ -84,7 +84,7 @@ class VLBertConfig(TextConfig):
 
     structural: ClassVar = frozenset({"geometry", "hidden_regions", "end_visual"})
     of_the_run: ClassVar = frozenset({"region_budget"})
-    reserved: ClassVar = 3  # number of positions for [CLS], for all regions, which share one, and for [END]
+    reserved: ClassVar = 3  # one position for [CLS], one that all regions share, and one for [END]
 
     def fitted(self, whole: bool) -> VLBertConfig:
         return self if whole else derive(self, whole="mean")

@@ -128,7 +128,7 @@ class GivenRegions:
         """Compute the profile of the features from a sample of images that is spread over all files."""
         features = []
         for raw in self.files.some(PICTURES):
-            with suppress(DataError):  # `detect` reports invalid features
+            with suppress(DataError):  # skipped here, because `detect` reports invalid features
                 values = _numbers(raw, raw.named, raw.features, 2)
                 if len(values) and values.shape[1] == self.feature_size:
                     features.append(values)

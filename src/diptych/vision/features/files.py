@@ -20,7 +20,7 @@ from diptych.vision.image_files import ENDINGS
 FORMATS = {"npz": npz.units, "tsv": tsv.units, "h5": vlp.units, "npy": npy.units, "json": vl_bert.units,
            "LMDB": lmdb.units, "Arrow": arrow.units}  # fmt: skip
 FORMS = (
-    "npz of our own, of X-modaler, MILVLG or UNITER; BUTD's or LXMERT's tsv; Unified VLP's h5 or npy; VL-BERT's json "
+    "npz of Diptych, X-modaler, MILVLG or UNITER; BUTD's or LXMERT's tsv; Unified VLP's h5 or npy; VL-BERT's json "
     "or zip; UNITER's or MMF's LMDB; MMF's npy; Hugging Face's Arrow"
 )
 T = TypeVar("T")

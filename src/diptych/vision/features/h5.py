@@ -30,7 +30,7 @@ from diptych.vision.limited import ALIGNED, Ended, LimitedProcesses, Reply, Room
 
 PARTS = 4000  # maximum number of files in a set: Unified VLP's release has 3 for each of 1,000 parts, and a few more
 MOST_CHUNKS = 4096  # maximum number of chunks of a dataset
-AHEAD = 2  # arrays of this many further images are requested while an image is processed
+AHEAD = 2  # number of further images whose arrays are requested while an image is processed
 MOST_ENDED = 3  # a file that has crashed 3 processes is not read again
 REWRITE = "write the file again, with its arrays in it"
 Arrays = Mapping[Path, Array | None]  # file -> its array, or None if it has none
@@ -81,7 +81,7 @@ class OpenFiles:
 
         The later call raises the request's errors.
         """
-        if len(self._ahead) > AHEAD:  # requests whose results the caller did not use
+        if len(self._ahead) > AHEAD:  # drop requests whose results were not used
             self._ahead.clear()
         if paths:
             self._ahead[name, *paths] = _thread().submit(self._ask, "each", paths, name, where)

@@ -17,7 +17,8 @@ MEANS = 256
 LONGEST_NAME = 200
 NAMED_IN = "extractor.txt"
 NAME_IT = f"if it is the same, write its name to {NAMED_IN} next to both sets of features"
-# Limits for two sets of features from one extractor, measured on Storybook images (experiments/LOG.md).
+# Within these limits, two sets of features count as from one extractor. Measured on Storybook images (see
+# experiments/LOG.md).
 MOST_TIMES = 3.0  # maximum ratio between the root mean squares of the values
 FEWEST_MEANS = 32  # with fewer feature dimensions, the means correlate by chance
 LEAST_EXPECTED = 0.4  # if the expected correlation is lower, there are too few images to decide

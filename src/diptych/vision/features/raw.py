@@ -21,8 +21,8 @@ from diptych.runtime.extras import requires_extra
 Array = npt.NDArray[Any]
 V = TypeVar("V")
 T = TypeVar("T")
-NAMED = 3  # a message lists at most this many damaged entries
-LOOKED_AT = 20  # the format is recognised from at most this many first entries
+NAMED = 3  # maximum number of damaged entries in a message
+LOOKED_AT = 20  # number of first entries from which the format is recognised
 MOST_BYTES = 256 * 2**20  # an array may have at most this many bytes
 # Version of an npy file -> number of bytes that hold the header's length, and the function that reads the header.
 HEADERS: Mapping[tuple[int, int], tuple[int, Callable[[io.BytesIO], Any]]] = {
