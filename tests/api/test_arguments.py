@@ -91,7 +91,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda _: diptych.finetune("caption", DataFrame({"a": [1]}), "sample"), DataError, "data: found DataFrame"),
     (lambda _: diptych.finetune("caption", _, "sample", epochs=1, steps=2), RecipeError,
      "found `epochs` 1 and a number of steps; pass one of the two"),
-    (lambda _: diptych.load("sample").caption("none.png", sample=True, beams=2), RecipeError, "decoding: sample=true cannot"),
+    (lambda _: diptych.load("sample").caption("none.png", sample=True, beams=2), RecipeError, "decoding: sample"),
     (lambda _: diptych.recipe(CAPTION, steps=-1), RecipeError, "steps: found -1"),
     (lambda _: diptych.recipe(CAPTION, lr=1, settings={"optimizer.lr": 2}), RecipeError, "optimizer.lr is set twice"),
     (lambda _: diptych.recipe(CAPTION, steps=1, settings=["training.steps=2"]), RecipeError, "training.steps is set"),

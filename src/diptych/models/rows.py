@@ -35,7 +35,7 @@ class Rows:
     most: int  # maximum number of selected positions of a sample (K)
     home: Int[Tensor, "n"] | None = None  # index of each selected position among the B x L positions
     slot: Int[Tensor, "n"] | None = None  # index of each selected position among the B x K slots
-    # The larger selection that a layer reads, if the layer returns only the rows of this smaller one.
+    # If not None, a layer reads the positions of this larger selection, and returns only the rows of the smaller one.
     within: Rows | None = None
     which: Int[Tensor, "n"] | None = None  # index of each selected position in `within`
 

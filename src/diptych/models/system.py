@@ -140,7 +140,7 @@ class SystemModel(nn.Module):
     config: ResolvedConfig
     heads: nn.ModuleDict
     provides: frozenset[Capability] = frozenset()
-    precision: Precision = "fp32"  # precision of predictions; training has its own
+    precision: Precision = "fp32"  # precision of predictions; training has its own setting
     fewest: int = 1  # a batch with fewer samples than this is computed in fp32
     decodes: bool = False  # True: the target holds words that a decoder reads; False: [MASK] queries
 

@@ -84,7 +84,7 @@ def _row(rng: Random, place: str, most: int = 2) -> Group:
     """Choose two to four objects of a random kind, side by side, for counting and for referring expressions."""
     name = rng.choice(belonging(place, "row"))
     first = _part(rng, name)
-    alike = rng.random() < 0.35  # True: all have the same colour
+    alike = rng.random() < 0.35  # True: all objects of the row have the same colour
     parts, x = [first], 0.0
     for _ in range(rng.randint(min(most, rng.randint(2, 3)), min(4, most)) - 1):
         other = _part(rng, name)

@@ -30,7 +30,7 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 FILE = "recipe.json"
 # `--set objectives=SYSTEM` replaces the whole section, so it is applied before all other settings.
 REPLACED = ("objectives", "objectives.kind")
-MULTIPLIERS = "optimizer.lr_multipliers"  # the user chooses the keys of this section only: prefixes of parameter names
+MULTIPLIERS = "optimizer.lr_multipliers"  # its keys are chosen by the user: prefixes of parameter names
 # Settings that may change when a run is resumed: its length, its output, and how it is computed.
 _LENGTH, _OUTPUT = ("steps", "patience"), ("log_every", "tensorboard", "checkpoint_every", "keep")
 _COMPUTATION = ("threads", "compile", "loading_threads", "loading_processes")
@@ -333,7 +333,7 @@ def _fields(kind: type[BaseModel], path: Sequence[Any], values: Any) -> list[str
     """Return the names of the keys in the section `path` of a recipe."""
     for name in path:
         inner: Any = kind.model_fields[str(name)].annotation
-        # The system and the kind of objectives are known here, because unknown ones were reported earlier.
+        # Unknown systems and kinds of objectives were reported earlier, so both are known here.
         if inner is ModelConfig:
             inner = SYSTEMS[values["system"]].config
         elif inner is ResolvedConfig:

@@ -38,7 +38,7 @@ class Importer:
     extractor: str  # name of the detector whose features the released models use
     selection: str  # how the regions were selected, for users
     lowercase: bool  # True: the vocabulary of the released models is in lower case
-    detector: str  # prefix of the extractor's name, if our detector computes the same features
+    detector: str  # prefix of the names of Diptych's detectors that compute the same features
     key_prefixes: tuple[str, ...] = ()  # prefixes of tensor names that only this system's checkpoints have
 
 

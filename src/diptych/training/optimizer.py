@@ -14,7 +14,7 @@ from diptych.training.muon import ORTHOGONAL, Muon
 from diptych.training.sharding import plain
 
 MULTIPLIER = "multiplier"  # key of a parameter group, with the factor of the group's learning rate
-LATE = 1e12  # at this step number, 1 - beta ** step has rounded to 1
+LATE = 1e12  # by this step number, 1 - beta ** step has rounded to 1
 
 
 class BertAdam(torch.optim.Optimizer):

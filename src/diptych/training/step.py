@@ -41,7 +41,7 @@ class PendingPass:
     place: str
     names: list[str]
     losses: list[str]  # names of the objectives that have a loss in this pass
-    keys: list[list[str]]  # keys of the records of each micro-batch of this rank
+    keys: list[list[str]]  # record keys of this rank, one list per micro-batch
     # In this order: losses over all ranks, the number of ranks that received a signal to stop, the gradient norm, and
     # the losses of this rank.
     numbers: Float[Tensor, "n"]

@@ -132,7 +132,7 @@ def _draw(
     chances = _narrowed(tempered.masked_fill(refused, float("-inf")), options).softmax(-1)
     if seeds is None:
         words = torch.multinomial(chances.flatten(0, 1), 1).view(-1, count)
-    else:  # each sample has its seed, so micro-batches and processes do not change words
+    else:  # one seed per sample, so that words do not depend on micro-batches or processes
         texts = torch.arange(count, device=chances.device)
         words = pick(chances, uniform(seeds[:, None].expand(-1, count), texts, len(frames)))
     scores = logs.gather(-1, words[..., None])[..., 0]

@@ -35,7 +35,7 @@ class Program:
             import torch
 
             self.torch = torch
-            self.module = torch.export.load(folder / f"{name}.pt2").module(check_guards=False)  # allows any batch
+            self.module = torch.export.load(folder / f"{name}.pt2").module(check_guards=False)  # accepts any batch size
 
     def __call__(self, **arrays: Array) -> list[Array]:
         if self.form == "onnx":

@@ -118,7 +118,7 @@ class Worker:
             self._observe(len(batch))
             try:
                 self.answer_batch(batch)
-            except BaseException as error:  # after a bug, these jobs fail and the worker continues
+            except BaseException as error:  # a bug fails only these jobs; the worker continues
                 for job in batch:
                     refuse(job, error)
 

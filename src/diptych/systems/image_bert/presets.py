@@ -29,7 +29,7 @@ PRETRAIN = preset(
     system="image-bert",
     task="pretrain",
     model=ImageBertConfig.base(),
-    init="paper: BERT base",  # as in section 5.1
+    init="paper: BERT base",  # as in section 5.1 of the paper
     objectives=ImageBertObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
     training=TrainingConfig(steps=1_417_000, batch=48, validate_every=5000, average_best=0),

@@ -20,7 +20,7 @@ from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
-# Recipes with the paper's sizes and hyperparameters. Steps are epochs (above) x data set size / batch.
+# Recipes with the paper's sizes and hyperparameters. Steps are epochs (listed above) x data set size / batch.
 PRETRAIN = preset(
     "unified-vlp/pretrain",
     "The paper's pre-training from UniLM on Conceptual Captions; lambda, the share of seq2seq, is 0.75.",

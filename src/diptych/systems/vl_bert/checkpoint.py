@@ -57,7 +57,7 @@ VCR = {
 }
 REFCOCO = {"final_mlp.0.dense": "heads.region_score.dense", "final_mlp.2": "heads.region_score.out"}
 PRETRAINED = {"vlbert.pooler.dense": "heads.match.pool.0"}
-HEADS = {  # {tensor name that identifies the task: names of its heads}; the first name in the file counts
+HEADS = {  # {tensor that identifies the task of a file: names of its heads}; the first match counts
     "final_mlp.0.LayerNorm.weight": VQA,
     "final_mlp.1.weight": VCR,
     "final_mlp.0.dense.weight": REFCOCO,

@@ -129,7 +129,7 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     }
     wanted = network.state_dict()
     counters = {name: value for name, value in wanted.items() if name.endswith(COUNTER)}
-    ours = counters | ours  # the frozen batch norms of torchvision's detectors have no counters of batches
+    ours = counters | ours  # files of torchvision's detectors lack these, because their batch norms are frozen
     sizes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in (ours, wanted)]
     if sizes[0] != sizes[1]:
         other = sorted(name for name in ours.keys() | wanted.keys() if sizes[0].get(name) != sizes[1].get(name))[0]

@@ -44,7 +44,7 @@ PRETRAIN = preset(
     system="vl-bert",
     task="pretrain",
     model=VLBertConfig.base(network="resnet101"),
-    init="paper: BERT base",  # as in section 4.1
+    init="paper: BERT base",  # as in section 4.1 of the paper
     objectives=VLBertObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, weight_decay=1e-4, warmup_steps=8000, lr_multipliers=OWN_GROUP),
     training=TrainingConfig(steps=129_000, batch=256, micro_batch=4, validate_every=5000, average_best=0),
@@ -112,7 +112,7 @@ OFFICIAL_VQA = OFFICIAL.but(
     model={"region_budget": "paper"},
     objectives=VqaObjectives(form="binary"),
     optimizer={"lr": 6.25e-7, "clip": 1.0, "warmup_steps": 500},
-    training={"steps": 13_000, "validate_every": None},  # as in cfgs/vqa
+    training={"steps": 13_000, "validate_every": None},  # as in the authors' cfgs/vqa
     data={"split": "train+val", "answers_most": 3129, "max_words": 20},
 )
 OFFICIAL_VCR = OFFICIAL.but(
