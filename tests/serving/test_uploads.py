@@ -83,7 +83,7 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\nshowpage\n"
 @pytest.mark.parametrize(
     ("content", "status", "told"),
     [
-        (b"no image at all", 415, "the file that was sent does not hold an image; pass one of .jpg"),
+        (b"no image at all", 415, "the file that was sent does not hold an image; pass a file of type .jpg"),
         (b"", 422, "the file that was sent is empty"),
         (EPS, 415, "does not hold an image"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415, "does not hold an image"),

@@ -126,5 +126,5 @@ def _form(device: torch.device) -> None:
         at = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise TrainingError(
             f"the processes of this run did not connect at {at} ({first_line(error)}); check that all were "
-            "started, that this is the address of the first one, and that no other program uses the port"
+            "started, that this is the address of the first process, and that no other program uses the port"
         ) from error

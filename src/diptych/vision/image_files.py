@@ -153,7 +153,7 @@ def _read(
     except FileNotFoundError as error:
         raise DataError(f"no image at {path}; check the name, and for a relative path the current folder") from error
     except UnidentifiedImageError as error:
-        raise UnknownFormat(f"{path} does not hold an image; pass one of {', '.join(ENDINGS)}") from error
+        raise UnknownFormat(f"{path} does not hold an image; pass a file of type {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make the image smaller") from error
     except DataError:

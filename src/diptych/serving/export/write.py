@@ -78,7 +78,7 @@ def _task(folder: ModelFolder) -> str:
     tasks = [kind for task in offered_tasks(folder) if (kind := interfaces()[task].programs) is not None]
     if not tasks or (tasks[0] == "captions" and not isinstance(folder.model, Writer)):
         raise ServingError(
-            f"{folder.name} was trained for neither captions nor questions; only these can be exported; train "
+            f"{folder.name} was trained for neither captions nor questions, and only these can be exported; train "
             f"it: diptych finetune caption --model {folder.name}"
         )
     if tasks[0] == "answers" and not folder.model.answers_exported:

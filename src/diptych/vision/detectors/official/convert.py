@@ -160,7 +160,7 @@ def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tens
             raise CheckpointError(f"{source}: {BUTD_ANCHORS} is {tuple(own.shape)}, not {(count, 4)}; copy it again")
         done.renamed[BUTD_ANCHORS] = "anchors"
         if own.shape != usual.shape or not torch.allclose(own, usual, atol=0.01):
-            done.notes.append(f"anchors: the file's differ from the default ones; the first is {own[0].tolist()}")
+            done.notes.append(f"the file's anchors differ from the default ones; the first is {own[0].tolist()}")
         return own
     if len(usual) != count:
         raise CheckpointError(
