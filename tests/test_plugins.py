@@ -77,13 +77,13 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     code = "def register():\n    from diptych.plugin import SYSTEMS\n    SYSTEMS['xgpt'] = SYSTEMS['tden']\n"
     done = diptych("plugins", path=package(tmp_path, code))
     assert done.returncode == 1
-    assert "plugin tiny 0.2 failed: tiny 0.2 adds the name xgpt to systems, but this name" in done.stderr
+    assert "plugin tiny 0.2 failed: the name xgpt already exists in systems, added by Diptych" in done.stderr
 
 
 def test_two_packages_of_one_name_are_both_named(tiny: Path) -> None:
     done = diptych("plugins", path=package(tiny, SYSTEM, "twin", "3"))
     assert done.returncode == 1
-    assert "plugin twin 3 failed: twin 3 adds the name tiny to systems, but this name belongs to tiny" in done.stderr
+    assert "plugin twin 3 failed: twin adds the name tiny to systems, but this name belongs to tiny" in done.stderr
 
 
 DIRECTLY = """if True:
