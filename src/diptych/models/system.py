@@ -54,8 +54,8 @@ class ModelConfig(BaseModel):
     regions_fixed: ClassVar[bool] = False
     # Settings that define the architecture. A trained model cannot use other values.
     structural: ClassVar[frozenset[str]] = frozenset()
-    # Settings that are numbers of embedding rows, such as `segments`. A fine-tuning recipe may increase them. New rows
-    # are initialised as in a new model.
+    # Settings that are numbers of embedding rows, such as `segments`. A fine-tuning recipe may increase them. The
+    # additional rows are initialised as in a new model.
     grows: ClassVar[frozenset[str]] = frozenset()
     # Settings like `max_regions` on which no weight depends. In fine-tuning, the recipe's values apply.
     of_the_run: ClassVar[frozenset[str]] = frozenset()

@@ -19,7 +19,7 @@ from diptych.tasks.answers import OF_VQA
 from diptych.tasks.scores import Score, Scores
 
 NOT_STATED = "not stated by the publisher"
-LONGEST_QUOTE = 500  # at most this many characters of a text in a file are quoted
+LONGEST_QUOTE = 500  # maximum number of characters that are quoted from a file
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from diptych.tasks.retrieval import SearchHits, SearchRequest
 
 TOKEN = "DIPTYCH_TOKEN"
 TRIES = 6  # maximum number of times that a request is sent while the service's queue is full
-TIMEOUT = 120.0  # a request without a response fails after this many seconds
+TIMEOUT = 120.0  # seconds after which a request without a response fails
 LONGEST_RESPONSE = 16 * 2**20  # a response of more bytes is refused
 SECONDS = re.compile(r"[0-9]{1,3}")
 T = TypeVar("T")

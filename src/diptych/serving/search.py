@@ -37,7 +37,7 @@ from diptych.vision.detectors.given import GivenRegions
 
 WORDS = 30  # maximum number of tokens of a query
 PAIRS = 64  # number of pairs of query and image per batch
-ENCODED = 1024  # vectors are stored each time this many images are encoded
+ENCODED = 1024  # number of encoded images after which their vectors are stored
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]  # (task, total) -> advance(count)
 
 

@@ -8,7 +8,7 @@ from diptych.storybook.facts import Facts
 from diptych.storybook.grammar import SIZE_WORDS, is_person, noun, relate, wearing, with_article
 from diptych.storybook.world import SIDE, Figure
 
-MOST = 3  # a scene has at most this many expressions
+MOST = 3  # maximum number of expressions per scene
 _ENDS = 18  # `on the left` needs this distance in pixels between the leftmost object and the next
 
 

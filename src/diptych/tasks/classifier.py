@@ -27,7 +27,7 @@ from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 from diptych.tasks.verdicts import Judged, Verdicts, VerdictTask
 
-SHOWN = 5  # an answer lists this many labels, the most probable first
+SHOWN = 5  # number of labels in an answer, the most probable first
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from diptych.objectives.generate_text import GenerateText
 from diptych.objectives.masked_queries import MaskedQueries
 
 BATCH = 32  # number of copies of the image per forward pass; each copy lacks one group of regions
-COVERS = 0.5  # regions whose IoU is at least this count as the same object
+COVERS = 0.5  # minimum IoU of two regions that count as the same object
 
 
 def covering(regions: Regions) -> list[list[int]]:

@@ -19,7 +19,7 @@ from diptych.tasks.interface import TaskInterface
 from diptych.tasks.scores import Baselines, Score, Scores
 
 LIKELIHOOD = "likelihood"  # name of the validation score of pre-training, the likelihood of the targets
-SAMPLED = 1000  # warnings are counted over at most this many records, so that large runs start quickly
+SAMPLED = 1000  # warnings count at most the first 1,000 records, so that large runs start quickly
 Prediction = Mapping[str, Any]
 Predict = Callable[[Task], Sequence[Prediction]]  # task -> predictions of a model for a fixed set of records
 Predicted = Mapping[str, Any]  # {key of a query: result}

@@ -32,7 +32,7 @@ class Pass(nn.Module):
         self.model, self.ranks, self.precision = model, ranks, precision
 
     def forward(self, passes: Iterator[Losses], scales: Mapping[str, float]) -> Reached | None:
-        with autocast(self.ranks.device, self.precision):  # backward computes in the precision of forward
+        with autocast(self.ranks.device, self.precision):  # the backward pass uses the same precision
             losses = next(passes, None)
         if losses is None:
             return None

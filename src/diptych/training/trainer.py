@@ -147,7 +147,7 @@ class TrainerRun:
     def root(self) -> Path:
         return self.folder / CHECKPOINTS
 
-    # ---- the loop ------------------------------------------------------------------------------------
+    # ---- training loop -------------------------------------------------------------------------------
 
     def go(self, console: Console) -> Result:
         resumed_from = self._resume(console)
@@ -381,7 +381,7 @@ class TrainerRun:
             stopped_early=self.step < self.training.steps,
         )
 
-    # ---- the first log line --------------------------------------------------------------------------
+    # ---- first log line ------------------------------------------------------------------------------
 
     def _opening(self, resumed_from: int | None) -> str:
         config, training = self.config, self.training

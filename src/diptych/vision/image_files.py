@@ -133,7 +133,7 @@ def _upright(image: Image.Image) -> tuple[int, int]:
 
 
 def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
-    if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading from one of these might never end
+    if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading from a pipe or device might never end
         raise DataError(f"{path} is a pipe, a device or a socket; save its output to a file first")
     return _read(lambda: content(path), path, take, MOST_PIXELS)
 

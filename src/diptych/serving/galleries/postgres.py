@@ -23,8 +23,8 @@ from diptych.runtime.terminal import printable
 from diptych.serving.galleries.vectors import Vectors
 
 CANDIDATES = 200  # number of candidates of a search in the index (recall: docs/results)
-PATIENCE = 10  # an attempt to connect fails after this many seconds
-ANSWERED = 60  # a query fails after this many seconds; inserts and index builds have no limit
+PATIENCE = 10  # seconds after which an attempt to connect fails
+ANSWERED = 60  # seconds after which a query fails; inserts and index builds have no limit
 MOST_WIDE = 2000  # maximum number of values per vector in an HNSW index
 MANY = 10_000  # minimum number of rows for which an index is built
 BUILDING = "1GB"  # memory limit for building the index

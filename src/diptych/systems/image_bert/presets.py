@@ -33,7 +33,7 @@ PRETRAIN = preset(
     objectives=ImageBertObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
     training=TrainingConfig(steps=1_417_000, batch=48, validate_every=5000, average_best=0),
-    data=DataConfig(max_words=42),  # 144 positions, less 100 regions and 2 special tokens
+    data=DataConfig(max_words=42),  # the paper's 144 positions, less 100 regions and 2 special tokens
 )
 RETRIEVAL = PRETRAIN.but(
     "image-bert/retrieval",

@@ -208,7 +208,7 @@ class Tden(DecoderModel):
         wanted = {"choice"} if self.config.answer_slot else {"choice", "answer"}
         return len(self.decoder) > 0 and not wanted.isdisjoint(self.heads)
 
-    # ---- reading -------------------------------------------------------------------------------------
+    # ---- encoding of regions and text ----------------------------------------------------------------
 
     def forward(self, batch: Batch, objects: Stream | None = None, cross: bool = True) -> States:
         """Compute the states of a batch, from which heads predict.
@@ -316,7 +316,7 @@ class Tden(DecoderModel):
             Stream(tuple(states[:, count:] for states in layers), sentence.present),
         )
 
-    # ---- writing -------------------------------------------------------------------------------------
+    # ---- text generation -----------------------------------------------------------------------------
 
     def _memory(self, objects: Stream, joint: tuple[Stream, Stream] | None) -> Stream:
         """Return the region states that the decoder attends to.

@@ -46,7 +46,7 @@ from diptych.systems.vl_bert.network import CELLS, FastRCNN, Network, Stride
 
 REGIONS = 2  # segment id of regions; the paper calls it C
 SCALE, LONGEST = 100, 1000  # coordinates are multiplied by SCALE; the longest sine wave has the wavelength LONGEST
-TOGETHER = 64  # text and regions share this many positions if region_budget=official
+TOGETHER = 64  # number of positions that text and regions share if region_budget=official
 
 
 class VLBertConfig(TextConfig):

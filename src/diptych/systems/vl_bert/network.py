@@ -25,7 +25,7 @@ from diptych.runtime.weight_files import Tensors
 Network = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 Stride = Literal["1x1", "3x3"]
 STRIDE = 16  # distance between cells of the feature maps after stage 3, in pixels
-CELLS = 14  # RoIAlign computes this many cells per box and axis, as in VL-BERT
+CELLS = 14  # number of RoIAlign's cells per box and axis, as in VL-BERT
 FIRST, LAST = "conv1.weight", "layer4.0.conv1.weight"  # a file has a ResNet if it has tensors with these names
 PARTS, COUNTER = ("conv1.", "bn1.", "layer"), "num_batches_tracked"
 

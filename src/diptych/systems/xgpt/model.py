@@ -145,7 +145,7 @@ class Xgpt(DecoderModel):
         """Return the layers of the decoder. They are the encoder's layers, except with structure=encdec."""
         return self.own_decoder if self.config.structure == "encdec" else self.encoder
 
-    # ---- reading -------------------------------------------------------------------------------------
+    # ---- encoding of regions and text ----------------------------------------------------------------
 
     def forward(self, batch: Batch) -> States:
         x, present, regions = self._embed(batch)
@@ -217,7 +217,7 @@ class Xgpt(DecoderModel):
             raise RecipeError("XGPT generates either words or regions in a batch; train these objectives in turn")
         return all(predicted)
 
-    # ---- writing -------------------------------------------------------------------------------------
+    # ---- text generation -----------------------------------------------------------------------------
 
     def _target(self, batch: Batch) -> Float[Tensor, "B U D"]:
         assert batch.target is not None

@@ -23,7 +23,7 @@ V = TypeVar("V")
 T = TypeVar("T")
 NAMED = 3  # maximum number of damaged entries in a message
 LOOKED_AT = 20  # number of first entries from which the format is recognised
-MOST_BYTES = 256 * 2**20  # an array may have at most this many bytes
+MOST_BYTES = 256 * 2**20  # maximum number of bytes of an array
 # Version of an npy file -> number of bytes that hold the header's length, and the function that reads the header.
 HEADERS: Mapping[tuple[int, int], tuple[int, Callable[[io.BytesIO], Any]]] = {
     (1, 0): (2, np.lib.format.read_array_header_1_0),
