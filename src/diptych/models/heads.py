@@ -325,5 +325,5 @@ def make_heads(
 def _needs_size(size: int, name: str) -> None:
     if size < 1:
         raise RecipeError(
-            f"a head that predicts {name} was requested, but the model's config has {name}={size}; raise {name}"
+            f"a head that predicts {name} was requested, but the model's config has {name}={size}; set it above 0"
         )

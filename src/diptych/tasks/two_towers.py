@@ -95,7 +95,7 @@ class TowerGallery:
         try:
             keys = tuple(parse_json(text_of(folder / KEYS)))
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{folder / KEYS} is missing or damaged ({error}); encode all again") from error
+            raise CheckpointError(f"{folder / KEYS} cannot be read ({error}); encode the gallery again") from error
         if vectors is None or len(vectors) != len(keys):
             raise CheckpointError(
                 f"{folder / KEYS} has {len(keys)} keys, expected one per vector of {VECTORS}; encode the gallery again"

@@ -269,7 +269,7 @@ def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) 
         cost, why = cost * TEXT_COST, "pixels as text"
     if why and cost > most_pixels:
         raise TooManyPixels(
-            f"{path} is {width} x {height} with {why}, so reading it costs as much as over {most_pixels:,} pixels; "
+            f"{path} is {width} x {height} with {why}, so reading it costs as much as {most_pixels:,} pixels or more; "
             "save the image again with another program"
         )
 

@@ -78,7 +78,7 @@ class RequestGuard:
         self._check_site(scope, headers, host)
         if self.token is not None and scope["path"] not in OPEN and not self._knows_token(headers):
             raise RequestRefused(
-                401, "this service needs a token, in Authorization: Bearer TOKEN or as the password", "authorization"
+                401, "missing or wrong token; send it as Authorization: Bearer TOKEN or as password", "authorization"
             )
 
     def _ours(self, host: str) -> bool:

@@ -62,7 +62,7 @@ class Pages:
 
     async def readyz(self) -> State:
         if not self.service.worker.alive:
-            raise RequestRefused(503, "the service is starting or stopping; retry in some seconds", retry=2)
+            raise RequestRefused(503, "the service is starting or stopping; retry in a few seconds", retry=2)
         return State(status="ready")
 
     async def metrics(self) -> Response:

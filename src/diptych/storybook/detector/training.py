@@ -40,7 +40,7 @@ def detection_batch(
     for row, (record, share) in enumerate(zip(records, shares, strict=True)):
         for column, thing in enumerate(record.objects):
             if thing.kind not in shape.kinds:
-                raise DataError(f"the detector lacks the kind {thing.kind!r}; train a new detector", key=record.key)
+                raise DataError(f"unknown object kind {thing.kind!r}; train a new detector", key=record.key)
             boxes[row, column] = to_square(torch.tensor(thing.box), share)
             labels["kind"][row, column] = shape.kinds.index(thing.kind)
             for name, values in shape.attributes.items():

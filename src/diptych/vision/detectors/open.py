@@ -130,7 +130,7 @@ def fetched(name: str) -> Path:
     if (match := HUB_NAME.fullmatch(name)) is None:
         raise RecipeError(
             f"{name!r} has no fixed version; expected hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
-            "hub: Files, History), because a branch can change, and the features with it"
+            "hub: Files, History), because the detector and its features change if a branch changes"
         )
     use = (
         f"pass the folder of {DESCRIBED} and {WEIGHTS}, or the file of weights: diptych import detector FILE --out OUT"

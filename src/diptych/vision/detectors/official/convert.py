@@ -164,7 +164,7 @@ def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tens
         return own
     if len(usual) != count:
         raise CheckpointError(
-            f"{source} has {count} anchors per cell, but not their sizes (`{BUTD_ANCHORS}`); without sizes, expected "
+            f"{source} has {count} anchors per cell, but lacks their sizes (`{BUTD_ANCHORS}`); without sizes, expected "
             f"the {len(usual)} default anchors"
         )
     done.notes.append(f"assumed: the {count} default anchors (the file has none); the first is {usual[0].tolist()}")

@@ -222,7 +222,7 @@ class CenternetProposer(GraphProposer):
             (place,) = (node for node in graph.nodes.values() if node.op == "Placeholder")
             sizes = [int(axis["size"]) for axis in place.attr["shape"]["shape"]["dim"]]
             if sizes[1:] != [sizes[1], sizes[1], 3] or not 32 <= sizes[1] <= 2048 or sizes[1] % 32:
-                raise ValueError(f"an input of {sizes}, expected (batch, side, side, 3)")
+                raise ValueError(f"found an input of {sizes}, expected (batch, side, side, 3)")
             shape = CenternetShape(sizes[1], len(weights["CenternetHead/centernet_cls_output/biases"]))
             with torch.device("meta"):
                 layers = {name: one for name, one in Centernet(shape).named_modules() if isinstance(one, _Conv)}
