@@ -23,7 +23,7 @@ from diptych.models.transformer import FUSED
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.plugins import unknown_name
 
-WORDS_MULTIPLE = 64  # on a GPU, the number of positions with word scores is padded to a multiple of this
+WORDS_MULTIPLE = 64  # on a GPU, the number of rows of the output matrix is padded to a multiple of this
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def single_out(rng: Random, facts: Facts, number: int, without: str = "") -> str
     details = [detail for name, detail in _DETAILS.items() if name != without]
     rng.shuffle(details)
     if len(facts.by_kind[facts.of(number).kind]) == 1:
-        details = details[:1] if rng.random() < 0.4 else []  # often redundant, as in people's expressions
+        details = details[:1] if rng.random() < 0.4 else []  # may be redundant, as in people's expressions
     rivals = set(facts.by_kind[facts.of(number).kind])
     front, back = "", ""
     for detail in details:
