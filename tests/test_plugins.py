@@ -83,7 +83,7 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
 def test_two_packages_of_one_name_are_both_named(tiny: Path) -> None:
     done = diptych("plugins", path=package(tiny, SYSTEM, "twin", "3"))
     assert done.returncode == 1
-    assert "plugin twin 3 failed: the name tiny already exists in systems, added by tiny 0.2" in done.stderr
+    assert "plugin twin 3 failed: twin adds the name tiny to systems, but this name belongs to tiny" in done.stderr
 
 
 DIRECTLY = """if True:
@@ -117,13 +117,12 @@ def test_a_name_that_is_taken_is_refused_to_who_adds_directly(tmp_path: Path) ->
     said = python(DIRECTLY, package(tmp_path, code)).splitlines()
     assert said == [
         "[None, None, 'Mine']",
-        "RecipeError: the name mine already exists in tasks, added by __main__, and tiny 0.2 adds it too",
-        "RecipeError: the name vqa already exists in tasks, added by Diptych, and __main__ adds it too",
-        "RecipeError: the name tiny already exists in systems, added by tiny 0.2, and __main__ adds it too",
-        "RecipeError: the name tiny/small/pretrain already exists in recipes, added by tiny 0.2, and __main__ adds it "
-        "too False",
-        "RecipeError: the name xgpt/text already exists in recipes, added by Diptych, and __main__ adds it too",
-        "RecipeError: the name caption already exists in objectives, added by Diptych, and __main__ adds it too",
+        "RecipeError: tiny 0.2 adds the name mine to tasks, but this name belongs to __main__",
+        "RecipeError: __main__ adds the name vqa to tasks, but this name belongs to Diptych",
+        "RecipeError: __main__ adds the name tiny to systems, but this name belongs to tiny 0.2",
+        "RecipeError: __main__ adds the name tiny/small/pretrain to recipes, but this name belongs to tiny 0.2 False",
+        "RecipeError: __main__ adds the name xgpt/text to recipes, but this name belongs to Diptych",
+        "RecipeError: __main__ adds the name caption to objectives, but this name belongs to Diptych",
         "Questions Tiny",
     ]
 

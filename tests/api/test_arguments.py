@@ -73,7 +73,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda _: diptych.load("sample", revision="v1"), RecipeError, "revision: found 'v1', but sample is a folder"),
     (lambda _: diptych.finetune("caption", _, "sample", without_images="no"), RecipeError, "without_images: found"),  # type: ignore[arg-type]
     (lambda _: diptych.Dataset([1]), DataError, "records: found int '1', expected records or examples"),  # type: ignore[list-item]
-    (lambda _: diptych.load("sample").push_to_hub(None), RecipeError, "None is not a name on the hub; expected user"),  # type: ignore[arg-type]
+    (lambda _: diptych.load("sample").push_to_hub(None), RecipeError, "invalid repository name None; expected user"),  # type: ignore[arg-type]
     (lambda _: diptych.Run(None), CheckpointError, "folder: found None"),  # type: ignore[arg-type]
     (lambda _: diptych.Dataset.read(None), DataError, "path: found None, expected a store"),  # type: ignore[arg-type]
     (lambda world: diptych.Dataset.read(world, "none"), DataError, "images: none does not exist"),
@@ -91,7 +91,7 @@ CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda _: diptych.finetune("caption", DataFrame({"a": [1]}), "sample"), DataError, "data: found DataFrame"),
     (lambda _: diptych.finetune("caption", _, "sample", epochs=1, steps=2), RecipeError,
      "found `epochs` 1 and a number of steps; pass one of the two"),
-    (lambda _: diptych.load("sample").caption("none.png", sample=True, beams=2), RecipeError, "decoding: sample draws"),
+    (lambda _: diptych.load("sample").caption("none.png", sample=True, beams=2), RecipeError, "decoding: sample"),
     (lambda _: diptych.recipe(CAPTION, steps=-1), RecipeError, "steps: found -1"),
     (lambda _: diptych.recipe(CAPTION, lr=1, settings={"optimizer.lr": 2}), RecipeError, "optimizer.lr is set twice"),
     (lambda _: diptych.recipe(CAPTION, steps=1, settings=["training.steps=2"]), RecipeError, "training.steps is set"),
@@ -152,7 +152,7 @@ COMMANDS = {  # a wrong request, with what its error names
     "rank --folds 2 --queries 3": "leave out --queries and --shortlist",
     "rank --shortlist-by sample": "pass both",
     "evaluate --top-p 3": "diptych: --top-p: Input should be less than or equal to 1",
-    "evaluate --beams 9999": "diptych: --beams 9999, but the vocabulary has 535 words to choose from",
+    "evaluate --beams 9999": "diptych: --beams 9999 is more than the 535 words of the vocabulary; lower it",
     "submit --format vqa --out a.json": "was not trained for vqa",
     "submit --format coca --out a.json": "--format coca: unknown; did you mean coco",
     "submit --format coco --out a.json --min-words 9 --max-words 2": "--min-words 9 is more than --max-words 2",

@@ -121,7 +121,7 @@ def test_several_captions_are_waited_for():
         ({"min_words": 9, "max_words": 5}, "min_words=9 is more than max_words=5; lower min_words"),
         ({"length_penalty": 1, "length_bonus": 0.5}, "set one of them to 0"),
         ({"sample": True, "beams": 3}, "set beams=1, and captions=N"),
-        ({"top_p": 0.9}, "top_p apply to sampling only; add sample=true"),
+        ({"top_p": 0.9}, "only sampling uses top_p; add sample=true"),
         ({"sample": True, "top_p": 1.5}, "top_p"),
         ({"sample": True, "temperature": 0}, "temperature"),
         ({"captions": 4, "beams": 2}, "raise beams, or add sample=true"),
@@ -137,9 +137,9 @@ def test_options_that_cannot_be(values, message):
     [
         (
             {"beams": WORDS + 1},
-            r"decoding\.beams=6, but the vocabulary has 5 words to choose from; set it to 5 or less",
+            r"decoding\.beams=6 is more than the 5 words of the vocabulary; lower it",
         ),
-        ({"sample": True, "top_k": 9}, r"decoding\.top_k=9, but the vocabulary has 5 words"),
+        ({"sample": True, "top_k": 9}, r"decoding\.top_k=9 is more than the 5 words of the vocabulary"),
     ],
 )
 def test_wider_than_the_vocabulary(options, message):

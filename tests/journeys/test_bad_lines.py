@@ -161,7 +161,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("seed no number", nothing, f"{TUNED} --seed many", 2, "--seed"),
     ("no picture given", nothing, "caption --model demo", 2, "IMAGE"),
     ("no beams", nothing, "caption 0.png --model demo --beams 0", 2, "--beams"),
-    ("a beam wider than the vocabulary", nothing, "caption 0.png --model demo --top-k 99999", 2, "diptych: --top-k 99999, but the vocabulary has"),
+    ("a beam wider than the vocabulary", nothing, "caption 0.png --model demo --top-k 99999", 2, "diptych: --top-k 99999 is more than the"),
     ("drawn and searched", nothing, "caption 0.png --model demo --top-k 5 --beams 3", 2, "set --beams 1, and --num-captions N"),
     ("misspelt set", nothing, "data cocoo none", 2, "no public set 'cocoo'; did you mean coco"),
     ("empty folder", lambda: Path("none").mkdir(), "caption none --model demo", 1, "no images in none"),

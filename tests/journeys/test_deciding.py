@@ -58,7 +58,7 @@ def test_four_tasks_from_the_truth(run: Callable[..., Result], world: Path, tmp_
     assert chosen.score >= max(score for _, score in chosen.others)
     (verdict,) = library.load(tmp_path / "nlvr").verify(record, ["there is a dog"])
     assert 0.5 <= verdict.score <= 1
-    with pytest.raises(ServingError, match=r"refers to \[99\], but the objects of .* are \[0\]"):
+    with pytest.raises(ServingError, match=r"refers to \[99\], but .* has these objects: \[0\]"):
         library.load(tmp_path / "vcr").choose(record, "why [99]", ["a", "b"])
     with pytest.raises(ServingError, match="found 1 answer and 0 rationales; pass at least two"):
         library.load(tmp_path / "vcr").choose(record, "why", ["a"])

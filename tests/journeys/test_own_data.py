@@ -164,7 +164,7 @@ def test_given_features_are_read_best_region_first(begun: Path, run: Callable[..
                *tiny(**SIZES, **{"data.split": "train", "training.steps": 1}))  # fmt: skip
     assert result.code == 0, result.error
     result = run("caption", "photos/000.jpg", "--model", "given")
-    assert (result.code, "pass their file or folder: --features PATH" in " ".join(result.error.split())) == (
+    assert (result.code, "pass the features of your images: --features PATH" in " ".join(result.error.split())) == (
         1,
         True,
     )

@@ -152,7 +152,7 @@ def test_what_is_not_told_of_it_is_refused_in_a_sentence(
     sixth.add(monkeypatch)
     monkeypatch.delitem(OBJECTIVES, "sixth")
     monkeypatch.delitem(RECIPES, "sixth/small/vqa")
-    with pytest.raises(RecipeError, match="expected a system whose objectives to use"):
+    with pytest.raises(RecipeError, match="expected the system that has the wanted objectives"):
         find_recipe("image-bert/small/pretrain", ["objectives=sixth"])
     with pytest.raises(RecipeError, match=r"no recipe 'sixth/small/vqa'; did you mean"):
         find_recipe("sixth/small/vqa")

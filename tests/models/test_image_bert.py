@@ -128,7 +128,7 @@ def test_the_whole_picture_is_one_region_more_of_its_own_size():
     states = one(batch)
     assert states.regions.shape[1] == 2
     assert not torch.allclose(states.text, one(replace(batch, whole=batch.whole + 1)).text)
-    with pytest.raises(DataError, match="needs features of whole images; use --image-feature"):
+    with pytest.raises(DataError, match="needs features of whole images; extract with --image-feature"):
         one(replace(batch, whole=None))
     with pytest.raises(DataError, match="have 2 values, expected 3"):
         one(replace(batch, whole=batch.whole[:, :2]))
@@ -154,7 +154,7 @@ def test_the_paper_s_sizes():
     assert shape.max_text >= 43
     assert ImageBertConfig(whole_region="given").fitted(False).whole_region is False
     assert ImageBertConfig(whole_region="given").fitted(True).whole_region is True
-    with pytest.raises(RecipeError, match=r"the store has none.*--image-feature densenet121"):
+    with pytest.raises(RecipeError, match=r"the store lacks.*--image-feature densenet121"):
         ImageBertConfig(whole_region=True).fitted(False)
 
 

@@ -95,7 +95,7 @@ def test_wrong_files_are_refused_with_a_way_out(tmp_path, vocabulary):
     theirs = export_unified_vlp(official())
     refused({"vlbert.word_embeddings.weight": torch.ones(2)}, "is a VL-BERT checkpoint; pass a Unified VLP")
     refused({"v_predictor.bias": torch.ones(2)}, "is a TDEN checkpoint")
-    refused({"conv1.weight": torch.ones(2)}, r"unknown \(it has conv1.weight\)")
+    refused({"conv1.weight": torch.ones(2)}, r"of an unknown system \(it has conv1.weight\)")
     bert = {name: value for name, value in theirs.items() if not name.startswith("vis_")}
     refused(bert, "is a BERT or UniLM checkpoint, without region layers; pass it as --init")
     key = "bert.encoder.layer.1.attention.self.key.weight"
@@ -113,7 +113,7 @@ def test_segments_and_positions_are_fitted_as_the_authors_do():
     two, rows = torch.tensor([[0.0], [1.0]]), torch.arange(4.0)[:, None]
     assert fit_segments(two, 6).flatten().tolist() == [0, 1, 0, 0, 0, 1]
     assert fit_segments(torch.arange(6.0)[:, None], 2).flatten().tolist() == [0, 1]
-    with pytest.raises(CheckpointError, match="has 3 segment embeddings; this model needs a checkpoint with 2 or 6"):
+    with pytest.raises(CheckpointError, match="found 3 segment embeddings, expected 2 or 6"):
         fit_segments(torch.ones(3, 1), 6)
     assert fit_positions(rows, 6).flatten().tolist() == [0, 1, 2, 3, 0, 1]
     assert fit_positions(rows, 3).flatten().tolist() == [0, 1, 2]
@@ -160,7 +160,7 @@ def test_starting_from_another_vocabulary_is_refused(tmp_path):
     theirs = export_unified_vlp(official("word"))
     theirs["bert.embeddings.word_embeddings.weight"] = torch.ones(30, 64)
     torch.save(theirs, tmp_path / "bert.bin")
-    with pytest.raises(CheckpointError, match="has 30 words, the model's vocabulary has 20"):
+    with pytest.raises(CheckpointError, match="has 30 words, but the model's vocabulary has 20"):
         start_from_bert(official("word"), tmp_path / "bert.bin")
 
 

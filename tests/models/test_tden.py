@@ -191,8 +191,8 @@ def test_encoder_alone_and_decoder_alone():
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
-        ({"structure": "two-stream"}, "has no decoder_layers; set these sizes to 0"),
-        ({"structure": "single-stream"}, "has no object_layers and no sentence_layers"),
+        ({"structure": "two-stream"}, "cannot use decoder_layers; set decoder_layers=0"),
+        ({"structure": "single-stream"}, "cannot use object_layers or sentence_layers"),
         ({"structure": "two-stream", "decoder_layers": 0, "cross_layers": 0}, "set cross_layers above 0"),
         ({"width": 100}, "width 100 is not divisible by 12 heads"),
         ({"positions": 2}, "is too small for words"),
@@ -213,9 +213,9 @@ def test_what_cannot_be_read_is_refused():
         model.begin(batch_of(0), 20)
     with pytest.raises(RecipeError, match="no head 'similarity'"):
         toy.tden("word").embed_pictures(batch_of(0))
-    with pytest.raises(RecipeError, match="needs the decoder too; with decoder_layers=0 set vqa_fusion=paper"):
+    with pytest.raises(RecipeError, match="needs a decoder, but decoder_layers=0; raise it, or set vqa_fusion=paper"):
         toy.tden("answer", decoder_layers=0, vqa_fusion="official")
-    with pytest.raises(RecipeError, match="no layer reads a question together with the image"):
+    with pytest.raises(RecipeError, match="no layer reads both question and image"):
         toy.tden("answer", cross_layers=0)
 
 

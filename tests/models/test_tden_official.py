@@ -40,5 +40,5 @@ def test_bert_begins_the_sentence_encoder(tmp_path, tied):
 def test_another_vocabulary_is_refused(tmp_path):
     bert(tmp_path)
     other = toy.tden("word", vocabulary_of=toy.VOCABULARY.__class__(30, 0, 1, 2, 3, 4))
-    with pytest.raises(CheckpointError, match="has 20 words, the model's vocabulary has 30"):
+    with pytest.raises(CheckpointError, match="has 20 words, but the model's vocabulary has 30"):
         start_tden(other, tmp_path)

@@ -261,11 +261,11 @@ def test_hidden_regions(form):
 
 def test_what_cannot_be_read_is_refused_with_a_way_out():
     model = toy.model()
-    with pytest.raises(DataError, match="6 regions, but the model reads at most 5; keep the best,"):
+    with pytest.raises(DataError, match="6 regions, but the model reads at most 5; extract fewer regions,"):
         model(batch_of(6))
     with pytest.raises(DataError, match=r"text has 18 words, but the model has positions for 17"):
         model(collate([replace(toy.sample(1), text=torch.zeros(18, dtype=torch.long))]))
-    with pytest.raises(DataError, match="reads region features, but an image has none"):
+    with pytest.raises(DataError, match="the image has no region features"):
         model(replace(batch_of(2), features=None))
     with pytest.raises(DataError, match="region features have 5 values, the model needs 6"):
         model(replace(batch_of(2), features=torch.zeros(1, 2, 5)))
@@ -276,7 +276,7 @@ def test_what_cannot_be_read_is_refused_with_a_way_out():
 def test_config_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="width 32 is not divisible by 5 heads"):
         toy.config(heads=5)
-    with pytest.raises(ValueError, match="leaves none for words after 5 regions"):
+    with pytest.raises(ValueError, match="leaves no position for words after 5 regions"):
         toy.config(positions=7)
     with pytest.raises(ValueError, match="Extra inputs are not permitted"):
         toy.config(colour="red")
@@ -292,7 +292,7 @@ def test_heads_are_made_by_name():
     }
     with pytest.raises(RecipeError, match="no head has the name 'words'; did you mean word"):
         toy.model("words")
-    with pytest.raises(RecipeError, match=r"over answers was requested, .* answers=0"):
+    with pytest.raises(RecipeError, match=r"that predicts answers was requested, .* answers=0"):
         toy.model("answer", answers=0)
 
 

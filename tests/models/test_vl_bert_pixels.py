@@ -92,7 +92,7 @@ def test_text_alone_beside_pictures() -> None:
 
 
 def test_a_picture_without_pixels_is_refused() -> None:
-    with pytest.raises(DataError, match=r"model.network=resnet18 reads pixels, but some images have none"):
+    with pytest.raises(DataError, match=r"model.network=resnet18 reads pixels, but some images lack them"):
         model()(collate([toy.sample(0)]))
 
 

@@ -310,9 +310,9 @@ def test_too_much_is_refused_with_the_way_out():
         model().begin(collate([toy.sample(1, 1)]), 13)
     with pytest.raises(RecipeError, match=r"set model\.answer_slot=true"):
         model("answer", answer_slot=False)
-    with pytest.raises(RecipeError, match="by 'queries before', which does not use its decoder; choose generate_text"):
+    with pytest.raises(RecipeError, match="attention mask 'queries before'; use the objective generate_text"):
         model()(asked(MaskedQueries(V), [toy.sample(1, 2)]))
     mixed = [*CAPTION.prepare([toy.sample(1)], Random(0)), *GenerateRegions(V).prepare([toy.sample(2)], Random(0))]
     assert mixed[1].attention is REGIONS_AFTER_TEXT
-    with pytest.raises(RecipeError, match="tasks alternate"):
+    with pytest.raises(RecipeError, match="train these objectives in turn"):
         model()(collate(mixed))

@@ -100,7 +100,7 @@ def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
     refused({name: value for name, value in theirs.items() if name != lost}, f"has no {lost}; copy it again")
     refused(
         {n: v for n, v in theirs.items() if "embeddings_pos" not in n},
-        "has no tensor for text.positions.weight",
+        "has no text.positions.weight; copy it again",
     )
     refused(theirs, "a width of 64, which is not divisible by 5 attention heads; pass heads", heads=5)
     words.write_text(words.read_text() + "\none-more")

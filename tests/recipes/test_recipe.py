@@ -56,7 +56,7 @@ def test_a_dotted_key_is_set() -> None:
         ("optimizer.lr_multipliers.text=much", r"optimizer.lr_multipliers.text: .*valid number.*found 'much'"),
         ("objectives.seq2seq=1.5", "objectives.seq2seq"),
         ("optimizer.lr.x=1", "no section 'optimizer.lr'"),
-        ("objectives=imagebert", "expected a system whose objectives to use; did you mean image-bert"),
+        ("objectives=imagebert", "expected the system that has the wanted objectives; did you mean image-bert"),
     ],
 )
 def test_what_cannot_be_set_is_refused_with_the_way_out(assignment: str, wanted: str) -> None:
@@ -200,8 +200,8 @@ def test_a_change_keeps_all_else_and_the_original() -> None:
 @pytest.mark.parametrize(
     ("assignment", "wanted"),
     [
-        ("objectives=uniter", "expected a system whose objectives to use; .*unified-vlp"),
-        ("objectives.kind=uniter", "expected a system"),
+        ("objectives=uniter", "expected the system that has the wanted objectives; .*unified-vlp"),
+        ("objectives.kind=uniter", "expected the system"),
         ("system=uniter", "no system 'uniter'; .*unified-vlp"),
         ("system=tedn", "no system 'tedn'; did you mean tden"),
         ("task=vq", "task: no task 'vq'; did you mean vqa"),
@@ -224,7 +224,7 @@ def test_an_unknown_system_kind_or_task_names_those_there_are(assignment: str, w
         (
             "decoding",
             {"length_norm": 1.0, "length_penalty": 0.5},
-            r"length_norm was renamed length_penalty,.*length_penalty=1.0 and length_bonus=0.5",
+            r"length_norm is now length_penalty,.*length_penalty=1.0 and length_bonus=0.5",
         ),
     ],
 )

@@ -153,7 +153,7 @@ def test_what_does_not_go_together_is_refused() -> None:
     for setting, wanted in (
         ("objectives.words=false", "two_pass=A needs words=true and writing=true"),
         ("objectives.matching_on=cross", "two_pass=A cannot be used with matching_on=cross"),
-        ("model.structure=two-stream", "structure=two-stream has no decoder_layers; set these sizes to 0"),
+        ("model.structure=two-stream", "structure=two-stream cannot use decoder_layers; set decoder_layers=0"),
     ):
         with pytest.raises(RecipeError, match=wanted):
             find_recipe("tden/small/pretrain", [setting])

@@ -95,7 +95,7 @@ def test_anchors_of_the_file_come_first(tmp_path: Path) -> None:
     torch.save(butd_file("hf") | {name: anchors}, tmp_path / "own.bin")
     detector, notes = opened(tmp_path / "own.bin")
     assert torch.equal(detector.pipeline.network.anchors, anchors)
-    assert any("the file's differ from the default ones" in note for note in notes)
+    assert any("the file's anchors differ from the default" in note for note in notes)
     torch.save(butd_file("hf") | {name: anchors[:3]}, tmp_path / "few.bin")
     with pytest.raises(CheckpointError, match=r"is \(3, 4\), not \(12, 4\)"):
         opened(tmp_path / "few.bin")

@@ -145,8 +145,8 @@ def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
     torch.save({n: tensor for n, tensor in whole.items() if "layer2.1" not in n}, tmp_path / "smaller.pth")
     save_file({"weight": torch.ones(1)}, tmp_path / "other.safetensors")
     for source, told in (
-        ("larger", "a ResNet other than model.network \\(backbone.layer1.2"),
-        ("smaller.pth", "a ResNet other than model.network \\(backbone.layer2.1"),
+        ("larger", "is not model.network \\(backbone.layer1.2"),
+        ("smaller.pth", "is not model.network \\(backbone.layer2.1"),
         ("other.safetensors", "holds no ResNet: .*diptych storybook detector"),
         ("store", "is not a detector's folder: it has no detector.json"),
         ("none.pth", "missing; expected a file of weights"),

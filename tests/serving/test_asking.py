@@ -76,7 +76,7 @@ def test_boxes_are_drawn_only_when_asked_for(photos: Path, model: str, capsys: p
     [(("caption", "photos", "--seed", "9" * 40), 2, "less than or equal to 9223372036854775807"),
      (("caption", "none.png", "--beams", "300"), 2, "caption: --beams: Input should be less than or equal to 16"),
      (("caption", "none.png", "--top-p", "3"), 2, "caption: --top-p: Input should be less than or equal to 1, found"),
-     (("caption", "photos", "--top-k", "5", "--beams", "3"), 2, "--sample draws texts one by one, but --beams 3"),
+     (("caption", "photos", "--top-k", "5", "--beams", "3"), 2, "cannot be combined with beam search (--beams 3"),
      (("caption", "photos", "--server", "http://[::1"), 1, "is not the address of a service"),
      (("ask", "photos/red.png", os.fsdecode(b"caf\xe9")), 1, "is not UTF-8 at character 3"),
      (("caption", "none"), 1, "none"), (("caption", "none*.png"), 1, "no images")],

@@ -54,7 +54,7 @@ def test_a_service_searches_its_own_images(url: str, photos: Path, capsys: pytes
     assert run_verb([*caption[:-2], "--min-words", "30", "--max-words", "20"], debug=False) == 1
     assert "diptych: --min-words 30 is more than --max-words 20" in capsys.readouterr().err
     assert run_verb(["search", "a red kite", "--server", url, "--model", "other"], debug=False) == 1
-    assert "the model 'other' does not answer search; models for it: toy" in capsys.readouterr().err
+    assert "the model 'other' does not offer the task search; models for it: toy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["match", "none.png", "a dog"], ["encode", "none.png", "--out", "v.npy"]])

@@ -166,7 +166,7 @@ def test_a_folder_with_a_damaged_or_missing_file_is_refused_in_one_sentence(tmp_
         whole = path.read_bytes()
         for content in (whole[:-2], whole[:9] + bytes([whole[9] ^ 4]) + whole[10:], b"", None):
             path.unlink() if content is None else path.write_bytes(content)
-            with pytest.raises(ValueError, match=r"(is|missing or) damaged; copy or export|copy \.diptych too"):
+            with pytest.raises(ValueError, match=r"(is|missing or) damaged; copy or export|each file; copy it too"):
                 runner.check_files(tmp_path / "out")
             path.write_bytes(whole)
     (tmp_path / "out" / "program.json").write_text("[1")

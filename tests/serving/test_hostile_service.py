@@ -91,13 +91,13 @@ def test_picture_and_token_go_to_no_other_place(stub, photo: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("said", "match"),
     [
-        (answer(200, b"[" * 100_000), "no answer from .*recursion limit"),
+        (answer(200, b"[" * 100_000), "no valid answer from .*recursion limit"),
         (answer(200, b"{}"), "is not a service of this version"),
         (answer(200, b"[]"), "is not a service of this version"),
-        (answer(200, b'{"caption": "\\ud800", "score": 0, "picture": "a"}'), "no answer from .*hex escape"),
-        (answer(200, WRITTEN[:-5], length=10**6), "no answer from .*EOF"),
-        (answer(200, b" " * 2_000), "no answer from .*more than 0 MiB"),
-        (lambda handler: handler.wfile.write(b"\x00garbage\r\n\r\n"), "no answer from"),
+        (answer(200, b'{"caption": "\\ud800", "score": 0, "picture": "a"}'), "no valid answer from .*hex escape"),
+        (answer(200, WRITTEN[:-5], length=10**6), "no valid answer from .*EOF"),
+        (answer(200, b" " * 2_000), "no valid answer from .*more than 0 MiB"),
+        (lambda handler: handler.wfile.write(b"\x00garbage\r\n\r\n"), "no valid answer from"),
         (answer(500, b'{"detail": ["' + b"x" * 900 + b'"]}'), r"answered 500: \['xxx"),
         (answer(500, b"[" * 1_000), "answered 500: Internal Server Error"),
     ],

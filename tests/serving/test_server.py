@@ -152,12 +152,12 @@ def test_a_client_says_what_is_wrong(address, tmp_path, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(ServingError, match=r"no answer from .*; start it: diptych serve MODEL"):
+    with pytest.raises(ServingError, match=r"no valid answer from .*; run: diptych serve MODEL"):
         Client(f"http://127.0.0.1:{port}").ask(CAPTION.required_interface, tmp_path / "a.png", CaptionRequest())
     client = Client(f"http://127.0.0.1:{address[1]}")
     with pytest.raises(DataError, match="cannot read the image"):
         client.ask(CAPTION.required_interface, tmp_path / "none.png", CaptionRequest())
-    with pytest.raises(DataError, match="the model 'other' does not answer caption; models for it: toy"):
+    with pytest.raises(DataError, match="the model 'other' does not offer the task caption; models for it: toy"):
         client.ask(CAPTION.required_interface, tmp_path / "a.png", CaptionRequest(model="other"))
     with pytest.raises(RecipeError, match=r"--model FOLDER \(or --server URL"):
         app(["caption", str(tmp_path)], standalone_mode=False)

@@ -164,8 +164,8 @@ def test_what_a_service_offers_is_what_its_models_have_learnt(tmp_path, model):
     assert told["writer"]["sees"] == ["dog", "bird"]
     refused = problem(local.post("/v1/ask", picture(), data={"question": "what", "model": "writer"}))
     assert refused["status"] == 422
-    assert "'writer' does not answer ask; models for it: toy" in refused["detail"]
-    assert "started without --images" in problem(local.post("/v1/search", json={"query": "a kite"}))["detail"]
+    assert "'writer' does not offer the task ask; models for it: toy" in refused["detail"]
+    assert "start the service with --images" in problem(local.post("/v1/search", json={"query": "a kite"}))["detail"]
     both = [local.post("/v1/caption", picture(), data={"model": name}).json()["score"] for name in ("toy", "writer")]
     assert len(both) == 2
     local.service.worker.stop()

@@ -83,7 +83,7 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\nshowpage\n"
 @pytest.mark.parametrize(
     ("content", "status", "told"),
     [
-        (b"no image at all", 415, "the file that was sent does not hold an image; pass one of .jpg"),
+        (b"no image at all", 415, "the file that was sent does not hold an image; pass a file of type .jpg"),
         (b"", 422, "the file that was sent is empty"),
         (EPS, 415, "does not hold an image"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415, "does not hold an image"),
@@ -147,7 +147,7 @@ def test_options_out_of_range_are_refused_by_their_names(local):
         refused = problem(local.post("/v1/caption", picture(), data={name: value}))
         assert (refused["status"], refused["where"]) == (422, name)
     both = problem(local.post("/v1/caption", picture(), data={"top_k": "3", "beams": "3"}))
-    assert "sample draws texts one by one" in both["detail"]
+    assert "sample=true cannot be combined with beam search" in both["detail"]
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "C:\\secret\\a.png", "http://example.org/a.png"])

@@ -31,7 +31,7 @@ def test_labels_are_those_of_the_data_in_order() -> None:
     some = records("Not Funny", "A/B", None, "A/B", "rare ")
     assert labels_of("classify", some) == Answers(("A/B", "Not Funny", "rare"), task="classify")
     assert labels_of("classify", some, most=1 + 1).names == ("A/B", "Not Funny")
-    with pytest.raises(DataError, match=r"have 1 labels of classify \(A/B\), and a classifier needs two"):
+    with pytest.raises(DataError, match=r"at least two labels, but .* records have 1 for classify \(A/B\)"):
         labels_of("classify", some, at_least=2)
 
 

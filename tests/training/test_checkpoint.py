@@ -129,7 +129,7 @@ def test_another_model_is_refused(tmp_path):
     toy_train(tmp_path)
     other = ToyModel()
     other.extra = torch.nn.Linear(2, 2)
-    with pytest.raises(CheckpointError, match=r"is of another model: it lacks 'extra\.(weight|bias)'"):
+    with pytest.raises(CheckpointError, match=r"belongs to another model: the weights lack 'extra\.(weight|bias)'"):
         toy_train(tmp_path, model=other)
 
 
@@ -196,7 +196,7 @@ def test_a_full_disk(tmp_path, monkeypatch, error):
 
     monkeypatch.setattr(checkpoints, "write_weights", full)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: namedtuple("Usage", "free")(2_000_000))
-    message = r"the disk is full: the checkpoint of step 4 needs \d\.\d MB in .*, but only 2\.0 MB are free.*free space"
+    message = r"the disk is full: the checkpoint of step 4 needs \d\.\d MB in .*, which has 2\.0 MB free.*free space"
     with pytest.raises(TrainingError, match=message):
         toy_train(tmp_path)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
@@ -222,7 +222,7 @@ def test_a_file_that_may_not_be_so_large_is_no_fault_of_ours(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
         with pytest.raises(
-            TrainingError, match=r"the file is too large for this shell .*ulimit.* run the same command"
+            TrainingError, match=r"the file is larger than this shell allows .*ulimit.* run the same command"
         ):
             save_weights(tmp_path / "weights.safetensors", {"a": torch.zeros(5000)})
     finally:

@@ -251,7 +251,9 @@ def test_a_full_disk_while_logging(tmp_path, monkeypatch):
         real(self, line)
 
     monkeypatch.setattr(Log, "write", full)
-    with pytest.raises(TrainingError, match=r"the disk of .* is full .* the checkpoint of step 2 is whole: free space"):
+    with pytest.raises(
+        TrainingError, match=r"the disk of .* is full .* the checkpoint of step 2 is complete: free space"
+    ):
         toy_train(tmp_path)
     monkeypatch.undo()
     assert toy_train(tmp_path).step == 6

@@ -282,7 +282,7 @@ def test_an_unknown_score(tmp_path):
 
 @pytest.mark.parametrize("gradient_only", [False, True])
 def test_a_loss_that_is_not_finite(tmp_path, gradient_only):
-    what = "gradient is not finite though the loss is" if gradient_only else "loss of word is not finite"
+    what = "gradient is not finite, although the loss is finite" if gradient_only else "loss of word is not finite"
     where = "" if gradient_only else "; records: toy/6, toy/7"
     said = rf"the {what} \(step 2, pass 1, learning rate 0.0166667{where}\)\. The checkpoint of step 1 is kept\. Try"
     with pytest.raises(TrainingError, match=said):
@@ -335,7 +335,7 @@ def test_a_loss_without_a_count(tmp_path):
         def counts(self, batch):
             return {"word": super().counts(batch)["word"]}
 
-    with pytest.raises(TrainingError, match="losses but no counts for kind"):
+    with pytest.raises(TrainingError, match="losses but no counts of targets for kind"):
         toy_train(tmp_path, schedule=Always(Uncounted()))
 
 

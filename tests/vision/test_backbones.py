@@ -139,7 +139,7 @@ def test_parts_of_transformers_that_no_file_has(tmp_path: Path) -> None:
     tensors = load_file(tmp_path / "model.safetensors")
     del tensors["layernorm.weight"]
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
-    with pytest.raises(CheckpointError, match=r"lacks layernorm\.weight, which the network needs"):
+    with pytest.raises(CheckpointError, match=r"lacks the weights layernorm\.weight; pass a model"):
         Backbone.of("hf/a/b", weights=tmp_path)
 
 

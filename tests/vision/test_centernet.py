@@ -101,10 +101,10 @@ def channels_first(described: Described) -> None:
 
 
 WRONG: dict[Callable[[Described], None], str] = {
-    missing: r"lacks MobilenetV3/Conv/Conv2D_weights of CenterNet; pass the package",
+    missing: r"lacks CenterNet's MobilenetV3/Conv/Conv2D_weights; pass the whole package",
     turned: r"expanded_conv_1/depthwise/depthwise_weights has shape and stride \(\(64, 1, 9, 1\), 2\), expected",
     stepped: r"depthwise_weights has shape and stride \(\(64, 1, 3, 3\), 1\), expected \(\(64, 1, 3, 3\), 2\)",
-    channels_first: r"is not CenterNet \(an input of \[1, 3, 64, 64\], expected \(batch, side, side, 3\)\)",
+    channels_first: r"is not CenterNet \(found an input of \[1, 3, 64, 64\], expected \(batch, side, side, 3\)\)",
 }
 
 

@@ -144,7 +144,7 @@ def test_files_that_cost_too_much_are_refused_by_their_headers(
     content: Callable[[], bytes], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Image.Image, "load", lambda *_: pytest.fail("decoded"))
-    with pytest.raises(TooManyPixels, match=f"{message}, so reading it costs as much as over 64,000,000 pixels"):
+    with pytest.raises(TooManyPixels, match=f"{message}, so reading it costs as much as 64,000,000 pixels or more"):
         read_pixels(content(), "x")
 
 

@@ -66,10 +66,10 @@ def test_a_file_that_ends_its_reader_is_named_and_given_up(
     files = h5.OpenFiles()
     bad, good = Path("/data/segfault.h5"), Path("/data/well.h5")
     for _ in range(h5.MOST_ENDED):
-        with pytest.raises(DataError, match=r"^here: found data in /data/segfault\.h5 at which HDF5 ended its proc"):
+        with pytest.raises(DataError, match=r"^here: found unreadable data in /data/segfault\.h5 \(HDF5 ended its"):
             files.array(bad, "1", "here")
     asked = len(processes._idle)
-    with pytest.raises(DataError, match=r"at which HDF5 ended 3 processes, expected a file that HDF5 can read; down"):
+    with pytest.raises(DataError, match=r"which crashed 3 processes, expected a file that HDF5 can read; down"):
         files.array(bad, "1", "here")
     assert len(processes._idle) == asked == 0
     assert files.array(good, "1", "here").shape == (2, 3)
@@ -110,6 +110,6 @@ def test_of_several_files_the_one_that_ends_its_reader_is_named(
     assert [array is not None and array.shape for array in files.each([good, other], "1", "here").values()] == [
         (2, 3)
     ] * 2
-    with pytest.raises(DataError, match=r"^here: found data in /data/segfault\.h5 at which HDF5 ended its process"):
+    with pytest.raises(DataError, match=r"^here: found unreadable data in /data/segfault\.h5 \(HDF5 ended its"):
         files.each([bad, good], "1", "here")
     assert dict(files._ended) == {bad: 1}

@@ -153,8 +153,8 @@ WRONG: dict[Callable[[Described], None], str] = {
     endless: "expected",
     turned: r"convolution_1 has kernel and stride \(\(4, 4, 1, 9\), 1\), expected \(\(4, 4, 3, 3\), 1\)",
     scaled: r"cannot be read as a graph model .*quantization.dtype: Input should be 'float16'",
-    oblong: r"is not NanoDet-g \(an input of \[1, 3, 64, 96\], expected \(batch, 3, side, side\)\)",
-    shorter: r"is not NanoDet-g \(33 convolutions, expected 34\)",
+    oblong: r"is not NanoDet-g \(found an input of \[1, 3, 64, 96\], expected \(batch, 3, side, side\)\)",
+    shorter: r"is not NanoDet-g \(found 33 convolutions, expected 34\)",
     layers: "format: Input should be 'graph-model'",
 }
 

@@ -154,7 +154,7 @@ def test_cut_files_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.jpg").write_text("a dog")
-    with pytest.raises(DataError, match=r"text\.jpg does not hold an image; pass one of \.jpg"):
+    with pytest.raises(DataError, match=r"text\.jpg does not hold an image; pass a file of type \.jpg"):
         open_picture(tmp_path / "text.jpg")
     with pytest.raises(DataError, match=r"no image at .*missing"):
         open_picture(tmp_path / "missing.png")

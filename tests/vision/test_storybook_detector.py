@@ -213,7 +213,7 @@ def test_the_truth_of_a_batch() -> None:
     assert {name: int(n) for name, n in Detection().counts(batch).items()} == {
         "heat": 2, "sides": 2, "kind": 2, "moves": 2, "colour": 1, "place": 1,
     }  # fmt: skip
-    with pytest.raises(DataError, match=r"the detector has no object kind 'tree'; train a new one .record c"):
+    with pytest.raises(DataError, match=r"unknown object kind 'tree'; train a new detector .record c"):
         detection_batch(SHAPE, [wide], [Record("c", objects=(Object("tree", (0.0, 0.0, 1.0, 1.0)),))])
 
 

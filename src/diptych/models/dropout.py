@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-LEVELS = 65536  # 16 random bits have this many values
+LEVELS = 65536  # number of values of 16 random bits
 # The bits of the float 1.0. The integers 0 and 1, multiplied by these bits, give the bits of 0.0 and 1.0. This takes
 # one pass over memory; a cast takes three.
 ONE: dict[torch.dtype, Any] = {torch.float32: np.int32(0x3F800000), torch.bfloat16: np.int16(0x3F80)}

@@ -23,7 +23,7 @@ from diptych.models.transformer import FUSED
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.plugins import unknown_name
 
-WORDS_MULTIPLE = 64  # on a GPU, the number of positions with word scores is padded to a multiple of this
+WORDS_MULTIPLE = 64  # on a GPU, the number of rows of the output matrix is padded to a multiple of this
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class WordHead(nn.Module):
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         rows, bias = self.rows, cast(Tensor, self.bias)
         more = -len(bias) % WORDS_MULTIPLE if states.device.type in FUSED else 0
-        if more:  # with padding, the matrix product is faster
+        if more:  # pad the rows, because the matrix product is then faster
             rows, bias = F.pad(rows, (0, 0, 0, more)), F.pad(bias, (0, more))
         scores = F.linear(self.norm(F.gelu(self.dense(states))), rows, bias)
         return scores[..., : len(self.bias)]
@@ -325,5 +325,5 @@ def make_heads(
 def _needs_size(size: int, name: str) -> None:
     if size < 1:
         raise RecipeError(
-            f"a head over {name} was requested, but the model's config has {name}={size}; set the number of {name}"
+            f"a head that predicts {name} was requested, but the model's config has {name}={size}; set it above 0"
         )

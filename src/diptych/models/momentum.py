@@ -19,7 +19,7 @@ class Momentum(nn.Module):
     def __init__(self, module: nn.Module, momentum: float = 0.995) -> None:
         super().__init__()
         self.copy, self.momentum = deepcopy(module).requires_grad_(False), momentum
-        self.followed = (module,)  # a tuple, because a plain attribute would be registered and stored twice
+        self.followed = (module,)  # in a tuple, because torch would register and store a bare module twice
         self.register_buffer("steps", torch.zeros(()))
 
     def forward(self, *given: Any, **named: Any) -> Any:

@@ -65,7 +65,7 @@ def rename(
 def _joined(theirs: Tensors, name: str) -> torch.Tensor:
     parts = _parts(name)
     if missing := [part for part in parts if part not in theirs]:
-        raise CheckpointError(f"the checkpoint has no {missing[0]}; copy it again, or import it with its own system")
+        raise CheckpointError(f"the checkpoint has no {missing[0]}; copy it again, or import it with another system")
     return torch.cat([theirs[part] for part in parts])
 
 

@@ -23,7 +23,7 @@ from diptych.core import Batch
 from diptych.runtime.errors import RecipeError
 
 CUTTING = ("cpu",)  # types of devices on which unneeded positions are not computed
-WORTH = 0.95  # if more than this share of the positions is needed, all are computed
+WORTH = 0.95  # if more than this share of the positions is needed, all positions are computed
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Rows:
     most: int  # maximum number of selected positions of a sample (K)
     home: Int[Tensor, "n"] | None = None  # index of each selected position among the B x L positions
     slot: Int[Tensor, "n"] | None = None  # index of each selected position among the B x K slots
-    # A larger selection, if a layer reads that one and returns only these rows.
+    # If not None, a layer reads the positions of this larger selection, and returns only the rows of the smaller one.
     within: Rows | None = None
     which: Int[Tensor, "n"] | None = None  # index of each selected position in `within`
 
@@ -129,9 +129,9 @@ def special_tokens_read(batch: Batch, heads: nn.ModuleDict) -> frozenset[str] | 
         return None
     if missing := sorted(batch.request.heads - heads.keys()):
         raise RecipeError(
-            f"an objective requests the states of the head {missing[0]!r}, but the model's heads are "
-            f"{', '.join(sorted(heads))}; `StateRequest.heads` may name only the objective's own `heads`; to read "
-            "[CLS], name a head whose `reads` includes it"
+            f"an objective requests the states of the head {missing[0]!r}, but the model has only the heads "
+            f"{', '.join(sorted(heads))}; in `StateRequest.heads`, list only heads from the objective's `heads`; "
+            "for [CLS], list a head that has [CLS] in `reads`"
         )
     read = [getattr(heads[name], "reads", None) for name in batch.request.heads]
     return None if None in read else frozenset[str]().union(*(names for names in read if names is not None))

@@ -54,8 +54,8 @@ class ModelConfig(BaseModel):
     regions_fixed: ClassVar[bool] = False
     # Settings that define the architecture. A trained model cannot use other values.
     structural: ClassVar[frozenset[str]] = frozenset()
-    # Settings that are numbers of embedding rows, such as `segments`. A fine-tuning recipe may increase them. New rows
-    # are initialised as in a new model.
+    # Settings that are numbers of embedding rows, such as `segments`. A fine-tuning recipe may increase them. The
+    # additional rows are initialised as in a new model.
     grows: ClassVar[frozenset[str]] = frozenset()
     # Settings like `max_regions` on which no weight depends. In fine-tuning, the recipe's values apply.
     of_the_run: ClassVar[frozenset[str]] = frozenset()
@@ -140,7 +140,7 @@ class SystemModel(nn.Module):
     config: ResolvedConfig
     heads: nn.ModuleDict
     provides: frozenset[Capability] = frozenset()
-    precision: Precision = "fp32"  # precision of predictions; training has its own
+    precision: Precision = "fp32"  # precision of predictions; training has its own setting
     fewest: int = 1  # a batch with fewer samples than this is computed in fp32
     decodes: bool = False  # True: the target holds words that a decoder reads; False: [MASK] queries
 
@@ -168,7 +168,7 @@ class SystemModel(nn.Module):
 
 NETWORK = "regions.network."  # name prefix of the weights of the network that reads pixels
 
-# What an import returns: (config, names of heads, tensors, report).
+# Result of an import: (config, names of heads, tensors, report).
 Imported = tuple[ResolvedConfig, tuple[str, ...], Tensors, ImportReport]
 
 

@@ -220,7 +220,7 @@ class Transformer(nn.Module):
         `allowed` is True where the position of the row may attend to the position of the column.
         """
         length, more = x.shape[1], -x.shape[1] % MULTIPLE if x.device.type in FUSED else 0
-        if more:  # padding positions, to which no other position attends
+        if more:  # the padding is masked, so no other position attends to it
             x, allowed = F.pad(x, (0, 0, 0, more)), F.pad(allowed, (0, more, 0, more))
         closed, states = closing(~allowed[:, None], x), [x]
         for layer in self.layers:
@@ -259,7 +259,7 @@ class Transformer(nn.Module):
         closed, layers = closing(~allowed[:, None], x), []
         for layer in self.layers:
             assert isinstance(layer, Layer)
-            if layer is self.layers[-1]:  # later code reads only the state of the last position
+            if layer is self.layers[-1]:  # only the last position's state is read after the last layer
                 k, v = layer.attention.keys_values(x)
                 x, closed = x[:, -1:], closed[:, :, -1:]
                 q = layer.attention.queries(x)
@@ -267,7 +267,7 @@ class Transformer(nn.Module):
                 q, k, v = layer.attention.project(x)
             mixed = layer.attention.mix(q, k, v, closed)
             batch, heads, _, size = k.shape
-            # The cache has one more position than words: the [MASK] after the last word.
+            # The cache has one position more than `room`, for the [MASK] after the last word.
             keys, values = (k.new_empty(batch, 1, heads, room + 1, size) for _ in range(2))
             layers.append(LayerCache((k[:, :, :-1], v[:, :, :-1]), keys, values))
             x = layer.finish(x, mixed)
@@ -319,10 +319,10 @@ class DecoderCache:
     """
 
     layers: list[LayerCache]
-    closed: Float[Tensor, "B 1 1 P"]  # mask of the input: CLOSED at padding
+    closed: Float[Tensor, "B 1 1 P"]  # attention mask of the input: 0, or CLOSED at padding
     room: int  # maximum number of positions that the cache of a layer holds
     written: int = 0  # number of words generated so far
-    # Keys of layer 1, values of layer 1, keys of layer 2, and so on.
+    # All keys and values in one tensor: keys of layer 1, values of layer 1, keys of layer 2, and so on.
     rows: Float[Tensor, "N B K H room d"] | None = None
     spare: Float[Tensor, "N B K H room d"] | None = None  # buffer for the next reordering of beams
 

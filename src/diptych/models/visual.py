@@ -19,8 +19,8 @@ def refuse_more_regions(batch: Batch, most: int) -> None:
     """Raise DataError if an image of the batch has more regions than the model can read."""
     if batch.boxes.shape[1] > most:
         raise DataError(
-            f"an image has {batch.boxes.shape[1]} regions, but the model reads at most {most}; keep the best, or raise "
-            "model.max_regions",
+            f"an image has {batch.boxes.shape[1]} regions, but the model reads at most {most}; extract fewer regions, "
+            "or raise model.max_regions",
             key=batch.keys[int(batch.regions_present.sum(1).argmax())],
         )
 
@@ -45,7 +45,7 @@ def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]
     return torch.cat(parts, -1)
 
 
-# True: the whole image is read as a region. "given": it is, if the store has its feature.
+# True: the whole image is read as a region. "given": only if the store has a feature of the whole image.
 WholeRegion = bool | Literal["given"]
 
 
@@ -56,8 +56,8 @@ def whole_region(setting: WholeRegion, stored: bool) -> bool:
     """
     if setting is True and not stored:
         raise RecipeError(
-            "model.whole_region=true reads the feature of the whole image as an additional region, but the store has "
-            "none. Extract it (diptych extract DATA --out OUT --detector ... --image-feature densenet121), or set "
+            "model.whole_region=true reads a feature of the whole image as an additional region, which the store "
+            "lacks. Extract it (diptych extract DATA --out OUT --detector ... --image-feature densenet121), or set "
             "model.whole_region=false"
         )
     return setting is not False and stored
@@ -200,7 +200,7 @@ def region_features(batch: Batch, size: int) -> Float[Tensor, "B R F"]:
 
 def _checked(batch: Batch, values: Tensor | None, name: str, size: int) -> Tensor:
     if values is None:
-        raise DataError(f"the model reads region {name}, but an image has none; extract it again", key=batch.keys[0])
+        raise DataError(f"the image has no region {name}, which the model needs; extract it again", key=batch.keys[0])
     if values.shape[-1] != size:
         raise DataError(
             f"region {name} have {values.shape[-1]} values, the model needs {size}; extract again",

@@ -65,7 +65,7 @@ def load_into(
     ]
     if wrong:
         raise CheckpointError(
-            f"{len(wrong)} tensors differ in size from the model's: "
+            f"the file has another size for {len(wrong)} of the model's {len(wanted)} tensors: "
             f"{'; '.join(wrong[:3])}{' ...' if len(wrong) > 3 else ''}; build the model with the sizes of the file"
         )
     report.missing = [name for name in wanted if name not in tensors]
@@ -77,8 +77,8 @@ def load_into(
     report.loaded = [name for name in wanted if name in tensors]
     if not report.loaded:
         raise CheckpointError(
-            f"none of the file's {len(tensors)} tensors belongs to this model: it has {_some(tensors)}, the model "
-            f"{_some(wanted)}; check which system the file belongs to"
+            f"none of the file's {len(tensors)} tensors belongs to this model: the file has {_some(tensors)}, and the "
+            f"model has {_some(wanted)}; check which system the file belongs to"
         )
     report.left.update({name: "not in the model" for name in tensors if name not in wanted})
     with torch.no_grad():

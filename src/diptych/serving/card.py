@@ -19,7 +19,7 @@ from diptych.tasks.answers import OF_VQA
 from diptych.tasks.scores import Score, Scores
 
 NOT_STATED = "not stated by the publisher"
-LONGEST_QUOTE = 500  # at most this many characters of a text in a file are quoted
+LONGEST_QUOTE = 500  # maximum number of characters that are quoted from a file
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _scored(folder: ModelFolder, path: Path) -> str:
         ) from error
     if of.weights != folder.weights_checksum:
         raise DataError(
-            f"{path} has scores of other weights than {folder.name}; score this model: "
+            f"the scores in {path} were computed with other weights than {folder.name} has; score this model: "
             f"diptych evaluate --model {folder.name} --data DATA --json > scores.json"
         )
     split, data, precision = (_line(_plain(text)) for text in (of.split, Path(of.data).name, of.precision))

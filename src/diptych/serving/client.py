@@ -23,8 +23,8 @@ from diptych.tasks.interface import TaskAnswer, TaskInterface, TaskRequest
 from diptych.tasks.retrieval import SearchHits, SearchRequest
 
 TOKEN = "DIPTYCH_TOKEN"
-TRIES = 6  # a request is sent at most this many times while the service's queue is full
-TIMEOUT = 120.0  # a request without a response fails after this many seconds
+TRIES = 6  # maximum number of times that a request is sent while the service's queue is full
+TIMEOUT = 120.0  # seconds after which a request without a response fails
 LONGEST_RESPONSE = 16 * 2**20  # a response of more bytes is refused
 SECONDS = re.compile(r"[0-9]{1,3}")
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class Client:
                 raise ServingError(f"{self.url} answered {error.code}: {detail}") from error
             except (OSError, ValueError, HTTPException) as error:
                 reason = str(getattr(error, "reason", error))[:300] or type(error).__name__
-                raise ServingError(f"no answer from {self.url}: {reason}; start it: diptych serve MODEL") from error
+                raise ServingError(f"no valid answer from {self.url}: {reason}; run: diptych serve MODEL") from error
         raise AssertionError("the last try returns or raises")
 
 

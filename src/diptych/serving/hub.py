@@ -62,7 +62,7 @@ def _is_ours(config: Path, name: str) -> bool:
 def check_repository(repository: str) -> None:
     """Raise RecipeError unless the name is user/name."""
     if not NAME.fullmatch(str(repository)):
-        raise RecipeError(f"{repository!r} is not a name on the hub; expected user/name, such as me/kites-caption")
+        raise RecipeError(f"invalid repository name {repository!r}; expected user/name, such as me/kites-caption")
 
 
 def push(folder: ModelFolder, repository: str, card: str, private: bool = False) -> str:

@@ -63,7 +63,7 @@ class Predictor:
         if contract.is_given:
             raise ServingError(
                 f"{self.folder.folder} was trained on precomputed features, and has no detector to compute them; pass "
-                "their file or folder: --features PATH, or diptych.load(model, features=PATH)"
+                "the features of your images: --features PATH, or diptych.load(model, features=PATH)"
             )
         if self.folder.detector is None:
             raise ServingError(

@@ -37,7 +37,7 @@ from diptych.vision.detectors.given import GivenRegions
 
 WORDS = 30  # maximum number of tokens of a query
 PAIRS = 64  # number of pairs of query and image per batch
-ENCODED = 1024  # vectors are stored each time this many images are encoded
+ENCODED = 1024  # number of encoded images after which their vectors are stored
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]  # (task, total) -> advance(count)
 
 
@@ -163,7 +163,7 @@ class RegionCache:
         The regions of images that are not in the store yet are extracted. Unreadable images are added to `failed`.
         """
         paths = {content: self.paths[content][0] for content in contents}
-        # Keep the image paths in the store: an image that was only renamed must not seem to be another image.
+        # Keep the paths that the store has, so that a renamed image does not look like a new one.
         there = images_in(self.folder) if (self.folder / INDEX).exists() else {}
         records = [Record(key=content, image=there.get(content) or path) for content, path in paths.items()]
         with self.progress("extracting", len(records)) as advance:
@@ -171,7 +171,7 @@ class RegionCache:
                 self.failed |= extract(records, self.detector, self.folder, progress=advance).failed
             except DataError:
                 self.failed |= _failures(self.folder)
-                if not set(contents) <= self.failed.keys():  # the error is not about unreadable images
+                if not set(contents) <= self.failed.keys():  # some images are readable, so the error has another cause
                     raise
                 return CachedRecords(None, {}, model)
         return CachedRecords(shown_to(model.recipe, Store(self.folder)), paths, model)

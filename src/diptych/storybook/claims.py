@@ -122,7 +122,7 @@ def _number(rng: Random, facts: Facts, true: bool) -> Claim | None:
         return None
     kind = rng.choice(kinds)
     number = facts.counts[kind]
-    if not true:  # draw a wrong number as often as this number is true
+    if not true:  # draw wrong numbers with the frequencies of true numbers
         number = rng.choices((2, 3, 4), [weight * (n != number) for n, weight in ((2, 6), (3, 5), (4, 3))])[0]
     words = f"{NUMBERS[number]} {plural(kind)}"
     return Claim(f"are there {words}", rng.choice((f"there are {words}", f"the picture shows {words}")), true)

@@ -8,7 +8,7 @@ from diptych.storybook.facts import Facts
 from diptych.storybook.grammar import SIZE_WORDS, is_person, noun, relate, wearing, with_article
 from diptych.storybook.world import SIDE, Figure
 
-MOST = 3  # a scene has at most this many expressions
+MOST = 3  # maximum number of expressions per scene
 _ENDS = 18  # `on the left` needs this distance in pixels between the leftmost object and the next
 
 
@@ -32,7 +32,7 @@ def single_out(rng: Random, facts: Facts, number: int, without: str = "") -> str
     details = [detail for name, detail in _DETAILS.items() if name != without]
     rng.shuffle(details)
     if len(facts.by_kind[facts.of(number).kind]) == 1:
-        details = details[:1] if rng.random() < 0.4 else []  # may be redundant, like many people's expressions
+        details = details[:1] if rng.random() < 0.4 else []  # may be redundant, as in people's expressions
     rivals = set(facts.by_kind[facts.of(number).kind])
     front, back = "", ""
     for detail in details:

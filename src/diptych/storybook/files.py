@@ -31,7 +31,7 @@ from diptych.storybook.render import render
 from diptych.storybook.world import SPLITS
 
 WORLD = 1  # version, incremented when drawings or texts change, so that a folder never mixes two versions
-_PART = 64  # scenes per work item of a process
+_PART = 64  # number of scenes that a process draws per task
 
 
 def write(
@@ -103,7 +103,7 @@ def _pictures(folder: Path, part: tuple[Storybook, bool, range]) -> list[Record]
         path = folder / "pictures" / f"{key_of(book.split, number)}.png"
         if not path.exists():
             png = BytesIO()
-            # The noise of the paper does not compress, so a higher level takes time and gains little.
+            # The paper texture is noise, which does not compress, so a higher level takes time and saves little space.
             Image.fromarray(render(book[number])).save(png, format="PNG", compress_level=1)
             _save(path, png.getvalue())
         if wanted:

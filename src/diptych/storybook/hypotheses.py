@@ -66,8 +66,8 @@ def _holding(facts: Facts, kind: str, number: int | None) -> list[tuple[str, boo
     return [(f"holding {with_article(name)}", name in held) for name in belonging(facts.scene.place, "held")]
 
 
-# A form returns all possible ends of a sentence about a kind, each with True if it is true of object `number`. If the
-# number is None, the kind is absent.
+# A form returns all ends that a sentence about a kind can have, each with True if the sentence is true of object
+# `number`. The number is None if the scene has no object of this kind.
 Form = Callable[[Facts, str, int | None], list[tuple[str, bool]]]
 # Form -> weight; colours are frequent, because a small model can learn them.
 _FORMS: dict[Form, int] = {_colour: 6, _pose: 2, _side: 2, _holding: 1}

@@ -54,7 +54,7 @@ def _fill(rng: Random, place: str, wanted: int, rare: bool) -> tuple[tuple[Figur
             continue
         x, y = spot
         taken.append(_bounds(group, x, y))
-        depth = y - 200 if group.level != "ground" else y  # objects in sky and sea are behind those on the ground
+        depth = y - 200 if group.level != "ground" else y  # draw objects in sky and sea behind the others
         placed.append((depth, [_figure(part, group, x, y) for part in group.parts], group))
         count += len(group.parts)
     placed.sort(key=lambda item: item[0])

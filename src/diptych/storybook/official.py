@@ -10,7 +10,7 @@ from diptych.storybook.kinds import KINDS, NAMES
 from diptych.storybook.world import SIDE
 
 Json = dict[str, Any]
-_MOST = 1000  # a picture has fewer annotations of a type, as ids are picture * 1000 + index (like VQA v2)
+_MOST = 1000  # limit of annotations per picture: ids are picture * 1000 + index, as in VQA v2
 _INFO = {"description": "Storybook, the drawn world of Diptych", "version": "1"}
 
 

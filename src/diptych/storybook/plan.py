@@ -84,12 +84,12 @@ def _row(rng: Random, place: str, most: int = 2) -> Group:
     """Choose two to four objects of a random kind, side by side, for counting and for referring expressions."""
     name = rng.choice(belonging(place, "row"))
     first = _part(rng, name)
-    alike = rng.random() < 0.35  # True: all have the same colour
+    alike = rng.random() < 0.35  # True: all objects of the row have the same colour
     parts, x = [first], 0.0
     for _ in range(rng.randint(min(most, rng.randint(2, 3)), min(4, most)) - 1):
         other = _part(rng, name)
         other = replace(other, colour=first.colour if alike else other.colour)
-        if _level(other) != _level(first):  # avoids a flying bird in a row on the ground
+        if _level(other) != _level(first):  # keeps a flying bird out of a row on the ground
             other = replace(other, pose=first.pose)
         x += (extent(parts[-1])[0] + extent(other)[0]) / 2 + rng.randint(1, 7)
         parts.append(replace(other, x=x, y=float(rng.randint(-7, 7))))

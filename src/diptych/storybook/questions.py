@@ -12,7 +12,7 @@ from diptych.storybook.grammar import WORDS, is_person, plural
 from diptych.storybook.kinds import COLOURS, KINDS
 
 ANSWERERS = 10
-YES_NO, NUMBER, OTHER, STATEMENTS = 3, 2, 4, 4  # a scene has at most this many of each type
+YES_NO, NUMBER, OTHER, STATEMENTS = 3, 2, 4, 4  # maximum number of questions or statements of each type per scene
 _TRIES = 6
 
 

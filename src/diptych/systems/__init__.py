@@ -86,8 +86,8 @@ def _note_owner(word: str, names: Sequence[str], taken: Container[str]) -> None:
     module = sys._getframe(2).f_globals["__name__"]
     for name in names:
         if name in taken and (owner := _ADDED_BY.get((word, name), __name__)) != module:
-            added = f"added by {_title(owner)}, and {_title(module)} adds it too"
-            raise RecipeError(f"the name {name} already exists in {word}, {added}: choose another name")
+            adds = f"{_title(module)} adds the name {name} to {word}"
+            raise RecipeError(f"{adds}, but this name belongs to {_title(owner)}: choose another name")
     _ADDED_BY.update({(word, name): module for name in names})
 
 

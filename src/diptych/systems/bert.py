@@ -32,7 +32,7 @@ NAMES = {
     "bert.pooler.dense": "heads.pooler.0",
     "cls.predictions.transform.dense": "heads.word.dense",
     "cls.predictions.transform.LayerNorm": "heads.word.norm",
-    "cls.predictions": "heads.word",  # has only a bias; the matrix is the word embedding
+    "cls.predictions": "heads.word",  # only a bias, because the matrix is the word embedding
     "vis_embed.0": "regions.feature.0",
     "vis_embed.2": "regions.feature.2",
     "vis_pe_embed.0": "regions.place.0",
@@ -57,7 +57,7 @@ UNUSED = {
 }
 # The sizes of the model are read from the shapes of these tensors.
 SIZED = ("bert.embeddings.token_type_embeddings.weight", "bert.embeddings.position_embeddings.weight")
-SEQ2SEQ_TASK = 3  # number of the slice for seq2seq in UniLM's word head (run_img2txt_dist.py:315)
+SEQ2SEQ_TASK = 3  # index of the seq2seq slice in UniLM's word head (run_img2txt_dist.py:315)
 
 
 def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> ImportReport:
@@ -95,7 +95,7 @@ def read_bert(source: str | os.PathLike[str]) -> tuple[Path, Tensors, ImportRepo
     if WORDS not in theirs:
         refuse_system(theirs, path, "a BERT, UniLM or Unified VLP checkpoint")
     if missing := [name for name in SIZED if name not in theirs]:
-        raise CheckpointError(f"{path} has no {missing[0]}; copy it again, or import it with its own system")
+        raise CheckpointError(f"{path} has no {missing[0]}; copy it again, or import it with another system")
     ours, report = renamed(theirs, names_there)
     return path, ours, report
 
@@ -105,8 +105,8 @@ def check_words(path: Path, ours: Tensors, vocabulary: Vocabulary) -> None:
     words = len(ours["text.words.weight"])
     if words != vocabulary.size:
         raise CheckpointError(
-            f"{path} has {words} words, the model's vocabulary has {vocabulary.size}; pass the checkpoint's own: "
-            "--set data.vocabulary=vocab.txt"
+            f"{path} has {words} words, but the model's vocabulary has {vocabulary.size}; pass the vocabulary of the "
+            "checkpoint: --set data.vocabulary=vocab.txt"
         )
 
 
@@ -158,7 +158,7 @@ def fit_segments(rows: Tensor, count: int) -> Tensor:
         return rows[[0, 1, 0, 0, 0, 1]]
     if len(rows) < count:
         raise CheckpointError(
-            f"the checkpoint has {len(rows)} segment embeddings; this model needs a checkpoint with 2 or {count}"
+            f"found {len(rows)} segment embeddings, expected {'2 or ' if count == 6 else ''}{count}; pass another file"
         )
     return rows[:count]
 
@@ -179,7 +179,7 @@ def in_full(tensors: Tensors, clean: Callable[[str], str]) -> tuple[Tensors, dic
 def bert_name(name: str) -> str:
     """Return a tensor's name in `transformers`' BertForPreTraining, such as `bert.pooler.dense.weight`."""
     new = name.removeprefix("module.").replace("gamma", "weight").replace("beta", "bias")
-    # The file is from a BertModel, which has no heads and no prefix in its names.
+    # In files of a BertModel (BERT without heads), names lack the prefix `bert.`.
     bare = new.startswith(("embeddings.", "encoder.layer.", "pooler."))
     return f"bert.{new}" if bare else new
 
@@ -193,8 +193,8 @@ def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
     """Raise CheckpointError. The message names the system that the file belongs to, if its tensor names show it."""
     prefixed = ((one.title, one.importer.key_prefixes) for one in SYSTEMS.values() if one.importer is not None)
     system = next((title for title, prefixes in prefixed if any(name.startswith(prefixes) for name in theirs)), None)
-    what = f"a {system} checkpoint" if system else f"unknown (it has {', '.join(sorted(theirs)[:3])})"
-    raise CheckpointError(f"{path} is {what}; pass {wanted}, which has {WORDS}")
+    what = f"a {system} checkpoint" if system else f"of an unknown system (it has {', '.join(sorted(theirs)[:3])})"
+    raise CheckpointError(f"{path} is {what}; pass {wanted}, which has the tensor {WORDS}")
 
 
 def narrow_word_head(ours: Tensors, width: int, report: ImportReport) -> None:

@@ -47,7 +47,7 @@ def entries(pattern: str = "", system: str | None = None, task: str | None = Non
     if not chosen:
         options = {"--system": system, "--task": task}
         wanted = " and ".join(f"{option} {value}" for option, value in options.items() if value is not None)
-        raise RecipeError(f"none of the {len(names)} recipes found is for {wanted}; {LISTED}")
+        raise RecipeError(f"none of the recipes found ({len(names)}) is for {wanted}; {LISTED}")
     return chosen
 
 

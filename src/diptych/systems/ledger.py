@@ -26,11 +26,11 @@ from diptych.runtime.files import text_of
 from diptych.systems.system import SYSTEMS
 
 NOT_REPORTED = "-"
-# {abbreviation in a table's commands: text that replaces it}. In the text, names in capitals are files or stores of the
-# user, such as BERT for a file of weights.
+# {abbreviation in a table's commands: text that replaces it}. In these texts, names in capitals are placeholders for
+# the user's files or stores, such as BERT for a file of weights.
 WORDS = {
     "NOTHING": "--set init=none",
-    # BERT is bert-base-uncased, or bert-base-cased for Unified VLP.
+    # BERT means bert-base-uncased, or bert-base-cased for Unified VLP.
     "BERT": "--set init=BERT --set data.vocabulary=VOCAB",
     "UNILM": "--set init=UNILM --set data.vocabulary=VOCAB",
     "FROM_NOTHING": "--init none",
@@ -107,8 +107,8 @@ class Paper(BaseModel):
     parts: dict[str, TablePart] = {}
     words: dict[str, str] = {}
     commands: dict[str, str] = {}
-    # {suffix of a store's name: origin of its regions}, with the detector, the selection rule and the section of the
-    # paper.
+    # {suffix of a store's name: origin of its regions}. The origin names the detector, the selection rule and the
+    # section of the paper.
     stores: dict[str, str] = {}
     costs: dict[str, str] = {}  # {recipe: cost of the authors' run, as their paper reports it}
     written: dict[int, WrittenTable] = Field(alias="tables")  # {number of a table: table}

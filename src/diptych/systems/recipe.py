@@ -30,7 +30,7 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 FILE = "recipe.json"
 # `--set objectives=SYSTEM` replaces the whole section, so it is applied before all other settings.
 REPLACED = ("objectives", "objectives.kind")
-MULTIPLIERS = "optimizer.lr_multipliers"  # the user chooses the keys of this section only: prefixes of parameter names
+MULTIPLIERS = "optimizer.lr_multipliers"  # its keys are chosen by the user: prefixes of parameter names
 # Settings that may change when a run is resumed: its length, its output, and how it is computed.
 _LENGTH, _OUTPUT = ("steps", "patience"), ("log_every", "tensorboard", "checkpoint_every", "keep")
 _COMPUTATION = ("threads", "compile", "loading_threads", "loading_processes")
@@ -44,7 +44,7 @@ PUBLISHED = {
     "BERT large": "bert-large-uncased on the hub, with its vocab.txt",
     "UniLM": "LuoweiZhou/VLP's base_model_pretrained/model_153999_cpu.bin, whose vocab.txt is bert-base-cased's",
 }
-# Placeholder with which objectives can be built before there is a tokeniser.
+# Placeholder vocabulary, so that objectives can be built before a tokeniser exists.
 ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)
 
 
@@ -310,7 +310,7 @@ def _objectives_of(system: str, key: str, task: str) -> dict[str, Any]:
     """
     systems = SYSTEMS.keys() & OBJECTIVES.keys()
     if system not in systems:
-        wanted = f"expected a system whose objectives to use; {nearest(system, systems)}"
+        wanted = f"expected the system that has the wanted objectives; {nearest(system, systems)}"
         raise unknown_name(f"--set {key}={system}: {wanted}")
     if not TASKS[task].pretrains:
         raise RecipeError(f"--set {key}={system} is for pre-training, but the recipe trains {task}; leave it out")
@@ -333,7 +333,7 @@ def _fields(kind: type[BaseModel], path: Sequence[Any], values: Any) -> list[str
     """Return the names of the keys in the section `path` of a recipe."""
     for name in path:
         inner: Any = kind.model_fields[str(name)].annotation
-        # The system and the kind of objectives are known here, because unknown ones were reported earlier.
+        # Unknown systems and kinds of objectives were reported earlier, so both are known here.
         if inner is ModelConfig:
             inner = SYSTEMS[values["system"]].config
         elif inner is ResolvedConfig:

@@ -24,7 +24,7 @@ TRAINING = TrainingConfig(steps=1200, batch=64, validate_every=200, checkpoint_e
 # Dropout of 0.1 harms networks this small. Without dropout, VQA needs half as many steps, and pre-training predicts
 # words better at the same step (experiments/LOG.md).
 NO_DROPOUT: dict[str, float] = {"dropout": 0.0, "attention_dropout": 0.0}
-PHOTO_WORDS = 30  # a caption has at most this many tokens
+PHOTO_WORDS = 30  # maximum number of tokens of a caption
 # Tasks that are trained for EPOCHS on photographs.
 ANSWERING = tuple(spec.name for spec in (VQA, RETRIEVAL, ENTAILMENT))
 EPOCHS = 6.0

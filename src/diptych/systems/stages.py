@@ -36,7 +36,7 @@ class Stages:
             if recipe.model != self.recipes[0].model:
                 lines = (line for line in recipe.differences(self.recipes[0]) if line.startswith("model."))
                 raise RecipeError(
-                    f"{recipe.name} has a different model than the stage before: {'; '.join(lines)}; all stages "
+                    f"{recipe.name} has a different model than the first stage: {'; '.join(lines)}; all stages "
                     "need the same model"
                 )
 

@@ -38,8 +38,8 @@ class Importer:
     extractor: str  # name of the detector whose features the released models use
     selection: str  # how the regions were selected, for users
     lowercase: bool  # True: the vocabulary of the released models is in lower case
-    detector: str  # prefix of the extractor's name, if our detector computes the same features
-    key_prefixes: tuple[str, ...] = ()  # prefixes of the keys of this system's checkpoints that no other system has
+    detector: str  # prefix of the names of Diptych's detectors that compute the same features
+    key_prefixes: tuple[str, ...] = ()  # prefixes of tensor names that only this system's checkpoints have
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class System:
 
 
 SYSTEMS: dict[str, System] = {}
-# {`kind`: type of objectives that a recipe can use}. A model can use any of them whose needs it meets. Systems add
-# their own.
+# {`kind`: class of objectives that a recipe can use}. A model can use all objectives whose needs it meets. Systems add
+# further kinds.
 OBJECTIVES: dict[str, type[Objectives]] = {
     kind.model_fields["kind"].default: kind for spec in TASKS.values() for kind in spec.training.objectives
 }

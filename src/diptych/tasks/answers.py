@@ -16,7 +16,7 @@ from diptych.runtime.errors import CheckpointError, DataError, counted
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
 FILE = "answers.json"
-OF_VQA = "vqa"  # an answers.json that names no task is for this one
+OF_VQA = "vqa"  # the task of an answers.json that does not name one
 UNKNOWN = "<unk>"  # answer of class 0, which is never predicted
 # VQA's normalisation drops these signs, although they change the meaning of an answer: -5, <5, 1,5 (not 1,000), C++.
 _SIGNS = re.compile(r"(?<!\w)[-+<>]+(?=\s?\d)|\d,\d(?!\d\d\b)|\w[-+]+(?!\w)")

@@ -24,9 +24,9 @@ from diptych.runtime.errors import DataError, counted
 from diptych.tasks.bigrams import ABOUT, BigramClassifier, grams_of
 from diptych.tasks.scores import Baselines
 
-FINALISTS = 30  # this many captions are scored exactly
-JUDGES = 200  # a candidate caption is scored against this many training images, at equal intervals
-ROUNDS = 5  # for the ceiling, at most this many captions of an image are held out in turn; COCO has five
+FINALISTS = 30  # number of candidate captions that are scored exactly
+JUDGES = 200  # number of training images, evenly spaced, against which a candidate caption is scored
+ROUNDS = 5  # maximum number of captions per image that are held out in turn for the ceiling; COCO has five
 Words = tuple[str, ...]
 CAUTION = (1, 2, 3, 5, 10, 20, 50)  # values that are tried for `BlindAnswers.at_least`
 
@@ -252,7 +252,7 @@ def answer_ceiling(questions: Iterable[Question]) -> dict[str, float] | None:
         if people < 2:
             return None
         counts = Counter(map(normalise_answer, question.answers))
-        # As in VQA's rule: 3 of 9 other people must agree; if there are fewer people, a third of the others.
+        # In VQA's rule, an answer is right if 3 of the 9 other people agree. With fewer people, a third is enough.
         enough = (people - 1) / 3
         agreed = sum(count * min(1.0, (count - 1) / enough) for count in counts.values()) / people
         by_kind["all"].append(agreed)
@@ -329,7 +329,7 @@ def _blindly(choices: Choices, answers: Picker, rationales: Picker | None) -> tu
     answered = float(answers(choices.question, choices.answers) == choices.answer)
     if choices.rationale is None:
         return answered, 0.0, False
-    if rationales is None:  # without rationales in training, the rationale is scored by chance
+    if rationales is None:  # without rationales in training, the expected score is that of a random choice
         return answered, 1 / len(choices.rationales), True
     return answered, float(rationales(_answered(choices), choices.rationales) == choices.rationale), True
 

@@ -20,8 +20,8 @@ from diptych.runtime.errors import DataError
 
 HIDDEN, DROPOUT, BATCH, LR = 64, 0.5, 64, 1e-2
 MOST_GRAMS, MOST_CLASSES = 20_000, 3_000  # maximum numbers of n-grams and of classes; the most frequent ones are used
-EPOCHS, STEPS = 100, 2_000  # training ends after this many epochs or steps, whichever comes first
-PATIENCE = 10  # training stops after this many epochs without a better score on the held-out texts
+EPOCHS, STEPS = 100, 2_000  # maximum numbers of epochs and of steps; training ends at the first limit
+PATIENCE = 10  # training stops if the held-out score has not improved for 10 epochs
 HELD_OUT = 10  # every 10th text is held out to choose the best epoch
 SEED = 0
 ABOUT = f"a classifier of words and pairs of words (one hidden layer of {HIDDEN}, seed {SEED})"

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy
 
-FEWEST = 100  # a temperature is fitted only if at least this many validation questions have answers
+FEWEST = 100  # minimum number of validation questions with answers, to fit a temperature
 BINS = 15
 TEMPERATURES = torch.logspace(-1, 1, 201).tolist()  # temperatures that are tried, from 0.1 to 10; the middle one is 1
 

@@ -42,7 +42,7 @@ class Captioning:
 
     tokens: Tokens
     decoding: DecodingOptions
-    max_words: int = 20  # a longer caption is cut to this many tokens, as in the papers
+    max_words: int = 20  # maximum number of tokens; longer captions are cut, as in the papers
     # True: captions are scored with words split as in BERT (t - shirt), as in the papers' code.
     split_words: bool = False
     # {key: caption that was left out}. All words of the caption are out of vocabulary, so the model would learn to

@@ -27,7 +27,7 @@ from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 from diptych.tasks.verdicts import Judged, Verdicts, VerdictTask
 
-SHOWN = 5  # an answer lists this many labels, the most probable first
+SHOWN = 5  # number of labels in an answer, the most probable first
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,8 @@ def labels_of(task: str, records: Iterable[Record], at_least: int = 1, most: int
     frequent = sorted(sorted(label for label, n in counts.items() if n >= at_least), key=lambda one: -counts[one])
     if len(names := sorted(frequent[:most])) < 2:
         raise DataError(
-            f"the training records have {len(names)} labels of {task}{''.join(f' ({name})' for name in names)}, and a "
-            "classifier needs two; pass texts with labels, such as "
+            f"a classifier needs at least two labels, but the training records have {len(names)} for {task}"
+            f"{''.join(f' ({name})' for name in names)}; pass texts with labels, such as "
             f'{{"image": "a.jpg", "more": {{"{task}": [{{"text": "...", "answers": ["LABEL"]}}]}}}}'
         )
     return Answers(tuple(names), task=task)

@@ -29,8 +29,8 @@ Table = NDArray[np.float32]
 Cells = Sequence[NDArray[np.int64]]  # for each image, the numbers of the captions (columns) to score with it
 TABLE, DESCRIPTION = "scores.npy", "scores.json"
 EMPTY = np.float32(0)  # marks a pair that is not scored yet; zeros keep a new table file sparse on the disk
-LEAST = np.float32(1e-30)  # is stored instead of a score of exactly 0, which would mean "not scored yet"
-FLUSH_EVERY = 100  # the table is written to disk after this many batches
+LEAST = np.float32(1e-30)  # stored instead of a score of exactly 0, which would mean "not scored yet"
+FLUSH_EVERY = 100  # number of batches after which the table is written to disk
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from diptych.core import Batch, Objective, Regions, Sample, collate
 from diptych.objectives.generate_text import GenerateText
 from diptych.objectives.masked_queries import MaskedQueries
 
-BATCH = 32  # this many copies of the image are in a forward pass; each lacks one group of regions
-COVERS = 0.5  # regions whose IoU is at least this count as the same object
+BATCH = 32  # number of copies of the image per forward pass; each copy lacks one group of regions
+COVERS = 0.5  # minimum IoU of two regions that count as the same object
 
 
 def covering(regions: Regions) -> list[list[int]]:

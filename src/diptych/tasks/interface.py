@@ -147,7 +147,7 @@ class TaskModel:
             if over := [tag for tag in tags(text) if tag >= len(named.objects)]:
                 there = ", ".join(f"[{number}] {thing.kind}" for number, thing in enumerate(named.objects)) or "none"
                 raise ServingError(
-                    f"“{text}” refers to [{over[0]}], but the objects of {record.key} are {there}; refer to one of them"
+                    f"“{text}” refers to [{over[0]}], but {record.key} has these objects: {there}; change or remove it"
                 )
         return named
 
@@ -237,7 +237,7 @@ class TaskInterface:
     # model. Default: True if the model has a recipe and has learnt the task.
     offered: Callable[[Any, str | None], bool] | None = None
     alike: Callable[[Any], object] = lambda _: None  # request -> key; only requests with equal keys share a batch
-    # What the program generates that `diptych export` writes for this task. None: no program is written.
+    # Output of the program that `diptych export` writes for this task. None: the task cannot be exported.
     programs: Literal["captions", "answers"] | None = None
 
     @property

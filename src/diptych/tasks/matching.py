@@ -33,7 +33,7 @@ from diptych.tasks.gallery import (
 )
 from diptych.tasks.run import encode
 
-FIRST = 10  # a prediction lists this many results, best first
+FIRST = 10  # number of results in a prediction, best first
 AT = (1, 5, 10)
 MAX_WORDS = 20  # maximum number of tokens of a caption
 

@@ -20,7 +20,7 @@ def _judged(record: Record) -> Iterator[Judged]:
     return (Judged(one.key, one.text, one.true) for one in record.statements)
 
 
-# Loader processes pickle `judged`, which fails for a lambda, so it is a function with a name.
+# `judged` is a named function, because loader processes pickle it, and a lambda cannot be pickled.
 _VERDICTS = Verdicts(task="nlvr", noun="statements", key="true", classes={False: "no", True: "yes"}, judged=_judged)
 
 

@@ -36,7 +36,7 @@ def recall_scores(
     for asks in directions:
         chosen = [p for p in predictions if p["asks"] == asks]
         if not chosen:
-            raise DataError(f"no query for {asks} was scored, so its recall is unknown; raise --queries")
+            raise DataError(f"no query for {asks} was scored, so there is no recall of {asks}; raise --queries")
         about = [p["picture"] for p in chosen]
         masks, place = rights[asks]
         right = [int(masks(place[p["key"]], gallery.equals).sum()) for p in chosen]

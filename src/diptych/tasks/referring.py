@@ -24,7 +24,7 @@ from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Scores, share_scores
 from diptych.tasks.spec import Heads, Small, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
-FOUND = 0.5  # a box is right if its IoU with the true box is at least this
+FOUND = 0.5  # minimum IoU of a right box with the true box
 WHOLE = (0.0, 0.0, 1.0, 1.0)
 Box = Sequence[float]
 

@@ -139,7 +139,7 @@ RETRIEVAL = TaskSpec(
     training=TaskTraining(
         watched="image retrieval R@1",
         objectives=(RetrievalObjectives,),
-        small=Small(RetrievalObjectives(equal_texts="content"), batch=16),  # the batch has 16 matching pairs
+        small=Small(RetrievalObjectives(equal_texts="content"), batch=16),  # `batch` counts matching pairs
         validation=_small_gallery,
     ),
     scoring=TaskScoring(

@@ -20,7 +20,7 @@ from diptych.runtime.errors import DataError
 from diptych.tasks.gallery import RetrievalGallery
 
 Matrix = NDArray[np.float64]
-MOST = 5000  # the regression is fitted to at most this many training images, which need 1 GB with the papers' features
+MOST = 5000  # maximum number of training images for the regression; with the papers' features, 5,000 need 1 GB
 # The ridge penalty is this number times the number of training images; inputs have a standard deviation of 1.
 PENALTY = 0.1
 

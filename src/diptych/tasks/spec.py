@@ -19,7 +19,7 @@ from diptych.tasks.interface import TaskInterface
 from diptych.tasks.scores import Baselines, Score, Scores
 
 LIKELIHOOD = "likelihood"  # name of the validation score of pre-training, the likelihood of the targets
-SAMPLED = 1000  # warnings are counted over at most this many records, so that large runs start quickly
+SAMPLED = 1000  # warnings count at most the first 1,000 records, so that large runs start quickly
 Prediction = Mapping[str, Any]
 Predict = Callable[[Task], Sequence[Prediction]]  # task -> predictions of a model for a fixed set of records
 Predicted = Mapping[str, Any]  # {key of a query: result}
@@ -101,10 +101,10 @@ class TaskTraining:
     small: Small | None = None  # settings of the task in the recipes SYSTEM/small/TASK
     # (training records, minimum count, maximum number of answers) -> list of the answers that the model can predict
     answers: Callable[[Iterable[Record], int, int | None], Answers] | None = None
-    # Initialises the heads that a model gets for the task.
+    # Initialises the heads that are added to a model for the task.
     begin: Callable[[Task, nn.ModuleDict, Heads], None] | None = None
     validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = (
-        None  # (task, records) -> (task, records) with which the run validates
+        None  # (task, records) -> (task, records) to validate with
     )
     # Yields warnings about the training records before a run begins.
     notes: Callable[[Task, TrainingRecords], Iterator[str]] | None = None
@@ -125,7 +125,7 @@ class TaskScoring:
     score: Callable[[Predicted, Sequence[Record], Baselines | None], Scores]
     # (records to score, training records) -> baselines and ceilings.
     baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
-    baseline_regions: int = 0  # a baseline needs the regions of this many training records
+    baseline_regions: int = 0  # number of training records whose regions a baseline needs
     # Score of the second predictions minus that of the first.
     gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None
     # Computes the optional scores with these names, METEOR or SPICE, times 100.

@@ -34,7 +34,7 @@ from diptych.tasks.shortlist import shortlist
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
 SENTENCES = 256  # number of texts in a batch
-PICTURE = "picture"  # "key" of a prediction that is the vector of an image
+PICTURE = "picture"  # value of "key" in predictions of image vectors
 
 
 @runtime_checkable
@@ -95,7 +95,7 @@ class TowerGallery:
         try:
             keys = tuple(parse_json(text_of(folder / KEYS)))
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{folder / KEYS} is missing or damaged ({error}); encode it again") from error
+            raise CheckpointError(f"{folder / KEYS} cannot be read ({error}); encode the gallery again") from error
         if vectors is None or len(vectors) != len(keys):
             raise CheckpointError(
                 f"{folder / KEYS} has {len(keys)} keys, expected one per vector of {VECTORS}; encode the gallery again"
@@ -199,7 +199,7 @@ def _ranks(
     pictures = [each for each in predictions if each["key"] == PICTURE and each["picture"] in captioned]
     place = {each["picture"]: number for number, each in enumerate(pictures)}
     owners = [place[each["picture"]] for each in texts]
-    # NumPy computes this, because under autocast in validation, torch would multiply in bf16.
+    # In NumPy, because validation runs under autocast, in which torch would multiply in bf16.
     table = np.array([p["vector"] for p in pictures]) @ np.array([t["vector"] for t in texts]).T
     words = {f"{one.key}#{number}": text for one in records for number, text in enumerate(one.captions)}
     captions = [words.get(each["key"], each["key"]) for each in texts]

@@ -98,7 +98,7 @@ class Vcr:
             key=key,
             picture=record.key,
             regions=record.regions,
-            # The longest text, because the loader sorts samples by length.
+            # The longest candidate, because the loader sorts samples by the length of this text.
             text=max((candidate.text for candidate in candidates), key=len),
             truth={"candidates": candidates, "right": right if right is not None and right >= 0 else None},
         )

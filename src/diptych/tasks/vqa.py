@@ -33,7 +33,7 @@ from diptych.tasks.run import encode, finite
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import Heads, Predict, Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
-LIKELIEST = 5  # a response lists this many answers
+LIKELIEST = 5  # number of answers in a response
 FIRST_WORDS = 10  # scores are also computed for the questions with each of the 10 most frequent pairs of first words
 
 

@@ -61,12 +61,12 @@ def put_tensors(values: Mapping[str, Tensor], targets: Mapping[str, Tensor], sou
     Raises CheckpointError if names or shapes differ. `source`: the origin of the values, for the error.
     """
     for name in [*values.keys() - targets.keys(), *targets.keys() - values.keys()]:
-        whose = "the model lacks" if name in values else "it lacks"
-        raise CheckpointError(f"{source} is of another model: {whose} {name!r}; {nearest(name, targets)}")
+        whose = "this model lacks" if name in values else "the weights lack"
+        raise CheckpointError(f"{source} belongs to another model: {whose} {name!r}; {nearest(name, targets)}")
     for name, target in targets.items():
         if values[name].shape != target.shape:
             shape, wanted = tuple(values[name].shape), tuple(target.shape)
             raise CheckpointError(
-                f"{source} is of another model: {name} has shape {shape}, expected {wanted}; pass this model's weights"
+                f"{source} fits another model: {name} has shape {shape}, expected {wanted}; pass this model's weights"
             )
         target.copy_(place(values[name], target))

@@ -106,14 +106,14 @@ def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], a
         wanted = sum(t.nbytes for group in groups for t in group.values())
         free = shutil.disk_usage(folder).free
         why = (
-            "the file is too large for this shell (raise it with ulimit -f)"
+            "the file is larger than this shell allows (ulimit -f)"
             if f"os error {errno.EFBIG}" in str(error)
             else "the disk is full"
         )
         raise TrainingError(
-            f"{why}: the {what} needs {megabytes(wanted)} in {folder}, but only {megabytes(free)} are free. Earlier "
-            "checkpoints are complete, and no incomplete one is left: free space (or lower training.keep) and run "
-            "the same command again"
+            f"{why}: the {what} needs {megabytes(wanted)} in {folder}, which has {megabytes(free)} free. Earlier "
+            "checkpoints are complete, and no incomplete checkpoint is left: free space, lower training.keep or raise "
+            "the limit of the shell, and run the same command again"
         ) from error
 
 
@@ -187,7 +187,7 @@ def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
 def prune(root: Path, kept: Iterable[int]) -> None:
     """Remove all checkpoints except the checkpoints of the steps `kept`."""
     for step in set(steps_in(root)) - set(kept):
-        # Renamed before it is deleted, so that a kill cannot leave a partial checkpoint.
+        # Rename the folder before deleting it, so that a killed process does not leave a partial checkpoint.
         gone = root / f"{_UNFINISHED}gone-{step}"
         folder_of(root, step).rename(gone)
         shutil.rmtree(gone)
@@ -213,7 +213,7 @@ def mean_of(
         try:
             tensors = load(folder_of(root, step)).tensors[group]
         except DamagedError as error:
-            if place < most:  # damaged checkpoints with lower scores need no warning, because they may have been pruned
+            if place < most:  # no warning for lower scores, because these checkpoints may have been pruned
                 warnings.append(f"the final weights do not include step {step}, one of the best: {error.damage}")
             continue
         used.append(step)

@@ -70,7 +70,7 @@ class OptimizerConfig(BaseModel):
         if sum(c is not None for c in (self.clip, self.clip_each, self.clip_value)) > 1:
             raise ValueError("clip, clip_each and clip_value are mutually exclusive: pass one")
         if self.kind == "muon" and not self.muon_params:
-            raise ValueError("kind=muon needs muon_params; set it to name prefixes of the weights to train")
+            raise ValueError("kind=muon needs muon_params; set it to the name prefixes of the weights that Muon trains")
         falls = bool(self.milestones), self.decay_every is not None
         if self.schedule == "step" and sum(falls) != 1:
             raise ValueError("schedule=step needs either milestones or decay_every: set one of them")

@@ -32,7 +32,7 @@ class Pass(nn.Module):
         self.model, self.ranks, self.precision = model, ranks, precision
 
     def forward(self, passes: Iterator[Losses], scales: Mapping[str, float]) -> Reached | None:
-        with autocast(self.ranks.device, self.precision):  # backward computes in the precision of forward
+        with autocast(self.ranks.device, self.precision):  # the backward pass uses the same precision
             losses = next(passes, None)
         if losses is None:
             return None
@@ -115,7 +115,7 @@ class Sharded(PassRunner):
         self.root.set_requires_gradient_sync(last)
         sums = super().run(passes, scales, last)
         if sums is None:
-            # FSDP reshards only after a backward pass; otherwise the next step would use old weights.
+            # FSDP reshards only after a backward pass. Without this call, the next step would use old weights.
             self.root.reshard()
         return sums
 
@@ -172,7 +172,7 @@ class _TouchingPass(Pass):
         leaves = _leaves(total)
         for name, parameter in self.named_parameters():
             if is_sharded(parameter) or not parameter.requires_grad:
-                continue  # all weights of a sharded layer are used, or none, so the layer needs no check
+                continue  # a sharded layer is used as a whole or not at all, so it needs no check
             if id(parameter) in leaves:
                 self.used.add(name)
             else:

@@ -23,7 +23,7 @@ from diptych.runtime.plugins import load_plugins
 from diptych.runtime.processes import process_context
 from diptych.training.config import TrainingConfig
 
-MOST = 8  # by default, there are at most this many loader processes
+MOST = 8  # default maximum number of loader processes
 Place = TypeVar("Place")
 Made = TypeVar("Made")
 

@@ -15,7 +15,7 @@ from diptych.core import Batch, States, Update
 from diptych.runtime.errors import ProtocolError
 from diptych.runtime.plugins import titled
 
-FIRST_STEPS = 8  # at least one of this many first steps must have targets
+FIRST_STEPS = 8  # at least one of the first 8 steps must have targets
 
 
 def check_losses(update: Update, losses: object, counts: Mapping[str, float]) -> None:

@@ -18,7 +18,7 @@ from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.progress import SPARSE_SECONDS, NotebookBar, time_left, training_bar
 
 METRICS = "metrics.jsonl"
-SMOOTHED = 20  # the progress bar shows the mean of each loss over this many logged steps
+SMOOTHED = 20  # number of logged steps over which the progress bar averages each loss
 MOST_STEPS, MOST_VALUE = 10**12, 1e100  # a log line with a higher step or a larger value is treated as damaged
 
 

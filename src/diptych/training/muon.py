@@ -19,7 +19,7 @@ from diptych.training.sharding import place, plain
 ORTHOGONAL = "muon_params"  # key of a parameter group; True: Muon trains the group, False: AdamW
 MOMENTUM = 0.95
 STEPS = 5
-AT_ONCE = 2**24  # at most this many elements are orthogonalised in one batch
+AT_ONCE = 2**24  # maximum number of elements that are orthogonalised in one batch
 A, B, C = 3.4445, -4.7750, 2.0315  # coefficients of the Newton-Schulz polynomial, from Jordan's Muon
 
 

@@ -14,7 +14,7 @@ from diptych.training.muon import ORTHOGONAL, Muon
 from diptych.training.sharding import plain
 
 MULTIPLIER = "multiplier"  # key of a parameter group, with the factor of the group's learning rate
-LATE = 1e12  # at this step number, 1 - beta ** step has rounded to 1
+LATE = 1e12  # by this step number, 1 - beta ** step has rounded to 1
 
 
 class BertAdam(torch.optim.Optimizer):
@@ -162,7 +162,7 @@ def clip(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> Float[T
         return torch.zeros(())
     norms = plain(torch.stack(torch._foreach_norm(gradients)))
     norm: Tensor = torch.linalg.vector_norm(norms)
-    # torch's clip_grads_with_norm_ takes parameters, but only gradients are known here. The 1e-6 is torch's and BERT's.
+    # torch's clip_grads_with_norm_ needs parameters, but only gradients are known here. torch and BERT also add 1e-6.
     if config.clip is not None:
         torch._foreach_mul_(gradients, torch.clamp(config.clip / (norm + 1e-6), max=1.0))
     elif config.clip_each is not None:

@@ -94,7 +94,7 @@ def join_ranks(device: torch.device) -> Iterator[Ranks]:
         if not ranks.lost(error):
             raise
         raise TrainingError(
-            "another process of this run has ended; its output gives the reason. The same command resumes the run"
+            "another process of this run has ended; its output gives the reason. To resume, run the same command again"
         ) from error
     finally:
         distributed.destroy_process_group()
@@ -126,5 +126,5 @@ def _form(device: torch.device) -> None:
         at = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise TrainingError(
             f"the processes of this run did not connect at {at} ({first_line(error)}); check that all were "
-            "started, that this is the address of the first one, and that no other program uses the port"
+            "started, that this is the address of the first process, and that no other program uses the port"
         ) from error

@@ -41,11 +41,11 @@ class PendingPass:
     place: str
     names: list[str]
     losses: list[str]  # names of the objectives that have a loss in this pass
-    keys: list[list[str]]  # keys of the records of each micro-batch of this rank
-    # Losses over all ranks, the number of ranks that received a signal to stop, and the gradient norm. Then this rank's
-    # losses.
+    keys: list[list[str]]  # record keys of this rank, one list per micro-batch
+    # In this order: losses over all ranks, the number of ranks that received a signal to stop, the gradient norm, and
+    # the losses of this rank.
     numbers: Float[Tensor, "n"]
-    # Recorded after the copy of the numbers to the CPU; None: the numbers are there.
+    # An event after the copy of the numbers to the CPU; None: the numbers are already on the CPU.
     there: torch.cuda.Event | None = None
 
     def read(self) -> tuple[Counts, bool, float]:
@@ -65,7 +65,7 @@ class PendingPass:
             where = f"; records: {keys}" if keys else "" if bad else "; in a micro-batch of another process"
             raise TrainingError(f"the loss of {', '.join(names)} is not finite ({self.place}{where})")
         if not math.isfinite(norm):
-            raise TrainingError(f"the gradient is not finite though the loss is ({self.place})")
+            raise TrainingError(f"the gradient is not finite, although the loss is finite ({self.place})")
         return named, stop > 0, norm
 
 
@@ -238,7 +238,7 @@ class Stepper:
     ) -> PendingPass:
         """Sum each objective's loss over micro-batches and ranks, and count the ranks that stop, in one reduction."""
         if unknown := {name for losses in sums for name in losses} - set(names):
-            raise TrainingError(f"the update has losses but no counts for {', '.join(sorted(unknown))}")
+            raise TrainingError(f"the update yielded losses but no counts of targets for {', '.join(sorted(unknown))}")
         device = self.ranks.device
         kind = torch.float32 if device.type == "mps" else torch.float64
         nothing = torch.zeros((), device=device)

@@ -8,7 +8,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# SIGTERMs within this many seconds count as one, because a batch system and uv may each send one.
+# SIGTERMs within 5 seconds count as one signal, because a batch system and uv may each send one.
 ONE = 5.0
 
 

@@ -147,7 +147,7 @@ class TrainerRun:
     def root(self) -> Path:
         return self.folder / CHECKPOINTS
 
-    # ---- the loop ------------------------------------------------------------------------------------
+    # ---- training loop -------------------------------------------------------------------------------
 
     def go(self, console: Console) -> Result:
         resumed_from = self._resume(console)
@@ -168,7 +168,7 @@ class TrainerRun:
                 raise
             raise TrainingError(
                 f"the disk of {self.folder} is full ({error.filename or 'the log'} could not be written); "
-                f"{self._kept('whole')}: free space and run the same command again"
+                f"{self._kept('complete')}: free space and run the same command again"
             ) from error
         except RuntimeError as error:
             if not self.ranks.lost(error):
@@ -289,7 +289,7 @@ class TrainerRun:
             "fingerprint": self.fingerprint,
             "precision": self.precision,
             "history": [asdict(v) for v in self.history],
-            "losses": self.losses,  # losses that no log line has yet
+            "losses": self.losses,  # losses since the last log line
         }
         self._on_first(lambda: self._write(log, Checkpoint(self.step, state, tensors)))
         self.saved = self.step
@@ -381,7 +381,7 @@ class TrainerRun:
             stopped_early=self.step < self.training.steps,
         )
 
-    # ---- the first log line --------------------------------------------------------------------------
+    # ---- first log line ------------------------------------------------------------------------------
 
     def _opening(self, resumed_from: int | None) -> str:
         config, training = self.config, self.training

@@ -18,9 +18,9 @@ from diptych.runtime.files import bytes_of
 
 TAR, ZIP = ".tar", ".zip"
 BESIDE = "+"
-MOST_BYTES = 256 * 2**20  # an image in an archive may have at most this many bytes
-UNCLEAR = -1  # replaces the offset of a name that two different members of a zip have
-KEPT = 32  # the lists of members of this many archives are cached
+MOST_BYTES = 256 * 2**20  # maximum number of bytes of an image in an archive
+UNCLEAR = -1  # offset for a name that two different members of a zip share
+KEPT = 32  # number of archives whose lists of members are cached
 
 
 def beside(path: Path) -> tuple[Path, Path] | None:

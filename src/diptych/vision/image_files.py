@@ -29,12 +29,12 @@ T = TypeVar("T")
 Pixels: TypeAlias = npt.NDArray[np.uint8]  # (H, W, 3)
 MOST_PIXELS = 64_000_000  # 8000 x 8000 pixels take 200 MB; a larger image is probably a mistake or an attack
 SMALLEST_SIDE = 4
-BEYOND = 0.2  # boxes that exceed the image by a larger share may be corners, or belong to another image size
+BEYOND = 0.2  # if boxes exceed the image by a larger share, they may be corners, or be for another image size
 ALIKE = 0.02  # maximum relative difference of the aspect ratios of an image and of its resized version
-USUAL_SCANS = 16  # a JPEG with N times this many scans costs as much as N images; encoders write about 10
+USUAL_SCANS = 16  # a JPEG with N times as many scans costs as much as N images; encoders write about 10
 TEXT_COST = 64  # reading a pixel written as digits (PPM's P1 to P3) takes as long as reading 64 binary pixels
 TILE_WIDTH, TILE_LENGTH, SAMPLE_BITS, SAMPLE_FORMAT, WHITE = 322, 323, 258, 339, 262  # tags of a TIFF
-# Pillow's name of a PNG's pixel format -> (factor, number of dropped bits) that convert its values to 8 bits
+# Pillow's name of a PNG's pixel format -> (factor, number of bits to drop), to convert its values to 8 bits
 KEYS = {"L;2": (85, 0), "L;4": (17, 0), "RGB;16B": (1, 8)}
 PNG = b"\x89PNG\r\n\x1a\n"  # first bytes of a PNG
 START_OF_SCAN = b"\xff\xda"  # marker of a scan in a JPEG file
@@ -133,7 +133,7 @@ def _upright(image: Image.Image) -> tuple[int, int]:
 
 
 def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
-    if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading from one of these might never end
+    if path.is_fifo() or path.is_char_device() or path.is_socket():  # reading from a pipe or device might never end
         raise DataError(f"{path} is a pipe, a device or a socket; save its output to a file first")
     return _read(lambda: content(path), path, take, MOST_PIXELS)
 
@@ -153,7 +153,7 @@ def _read(
     except FileNotFoundError as error:
         raise DataError(f"no image at {path}; check the name, and for a relative path the current folder") from error
     except UnidentifiedImageError as error:
-        raise UnknownFormat(f"{path} does not hold an image; pass one of {', '.join(ENDINGS)}") from error
+        raise UnknownFormat(f"{path} does not hold an image; pass a file of type {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
         raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make the image smaller") from error
     except DataError:
@@ -269,7 +269,7 @@ def _check_cost(path: Path | str, image: ImageFile.ImageFile, most_pixels: int) 
         cost, why = cost * TEXT_COST, "pixels as text"
     if why and cost > most_pixels:
         raise TooManyPixels(
-            f"{path} is {width} x {height} with {why}, so reading it costs as much as over {most_pixels:,} pixels; "
+            f"{path} is {width} x {height} with {why}, so reading it costs as much as {most_pixels:,} pixels or more; "
             "save the image again with another program"
         )
 

@@ -53,7 +53,7 @@ class Ended(Exception):
 @dataclass(frozen=True)
 class _Child:
     process: subprocess.Popen[bytes]
-    shared: int  # memory file, read with pread, because the child could truncate a mapped file
+    shared: int  # file in memory; read with pread, because a mapped file could be truncated by the child
 
 
 class LimitedProcesses:
@@ -226,7 +226,7 @@ def answer(make: Callable[[Values, IO[bytes], Room], Reply], rest: Callable[[], 
     room = Room(file)
     keep_some_freed_memory()
     os.nice(nice)
-    # Linux may put a session into its own scheduling group, which has a separate niceness.
+    # Linux may schedule a session as a group, whose niceness must be set separately.
     with suppress(OSError), open("/proc/self/autogroup", "w") as group:
         group.write(str(nice))
     most = resource.getrlimit(resource.RLIMIT_AS)[1]

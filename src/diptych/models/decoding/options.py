@@ -42,9 +42,9 @@ class DecodingOptions(BaseModel):
         """Refuse names from before 0.1: `length_norm` was the exponent, and `length_penalty` the bonus per word."""
         if isinstance(values, dict) and "length_norm" in values:
             raise ValueError(
-                "length_norm was renamed length_penalty, and the earlier length_penalty is now length_bonus: write "
-                f"length_penalty={values['length_norm']} and length_bonus={values.get('length_penalty', 0.0)} in its "
-                "place, without length_norm; the other renamed keys are in CHANGELOG.md"
+                "length_norm is now length_penalty, and the former length_penalty is now length_bonus: write "
+                f"length_penalty={values['length_norm']} and length_bonus={values.get('length_penalty', 0.0)} "
+                "instead; CHANGELOG.md lists the other renamed keys"
             )
         return values
 
@@ -56,15 +56,15 @@ class DecodingOptions(BaseModel):
             raise ValueError("length_penalty and length_bonus are two ways to weigh length: set one of them to 0")
         if self.sample and self.beams > 1:
             raise ValueError(
-                f"sample draws texts one by one, but beams={self.beams} is beam search; set beams=1, and captions=N "
+                f"sample=true cannot be combined with beam search (beams={self.beams}); set beams=1, and captions=N "
                 "for several texts"
             )
         given = {"temperature": self.temperature != 1, "top_k": self.top_k, "top_p": self.top_p}
         if not self.sample and (idle := [name for name, value in given.items() if value]):
-            raise ValueError(f"{' and '.join(idle)} apply to sampling only; add sample=true")
+            raise ValueError(f"only sampling uses {' and '.join(idle)}; add sample=true")
         if not self.sample and self.captions is not None and self.captions > self.beams:
             raise ValueError(
-                f"captions={self.captions} needs as many beams, but beams={self.beams}; raise beams, or add sample=true"
+                f"captions={self.captions} is more than beams={self.beams}; raise beams, or add sample=true"
             )
         return self
 
@@ -81,10 +81,7 @@ class DecodingOptions(BaseModel):
         wanted = self.top_k if self.sample else self.beams
         if wanted is not None and wanted > words:
             name = "top_k" if self.sample else "beams"
-            raise RecipeError(
-                f"decoding.{name}={wanted}, but the vocabulary has {words} words to choose from; set it to {words} or "
-                "less"
-            )
+            raise RecipeError(f"decoding.{name}={wanted} is more than the {words} words of the vocabulary; lower it")
         return self
 
     def weigh(self, score: float, words: int) -> float:

@@ -15,8 +15,8 @@ from diptych.core import Batch, Vocabulary, Writer
 from diptych.core.randomness import pick, uniform
 from diptych.models.decoding.options import DecodingOptions
 
-# Score of a word after [SEP], or of a word that an option forbids. It is finite, as in the authors' code. So scores
-# stay comparable, and a beam in which all words are forbidden still generates a word.
+# Score of a word after [SEP] or of a forbidden word. A finite score (as in the authors' code) keeps beams comparable,
+# and a beam generates a word even if all words are forbidden.
 REFUSED = -10000.0
 # On these devices, the search checks only after every 4th word whether it can end.
 ASYNCHRONOUS, EVERY = ("cuda",), 4
@@ -132,7 +132,7 @@ def _draw(
     chances = _narrowed(tempered.masked_fill(refused, float("-inf")), options).softmax(-1)
     if seeds is None:
         words = torch.multinomial(chances.flatten(0, 1), 1).view(-1, count)
-    else:  # each sample has its seed, so micro-batches and processes do not change words
+    else:  # one seed per sample, so that words do not depend on micro-batches or processes
         texts = torch.arange(count, device=chances.device)
         words = pick(chances, uniform(seeds[:, None].expand(-1, count), texts, len(frames)))
     scores = logs.gather(-1, words[..., None])[..., 0]

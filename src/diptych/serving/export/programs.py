@@ -75,7 +75,7 @@ class Begin(nn.Module):
     def forward(self, *regions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         scores, memory = self.model.begin(batch_of(regions), 1)
         read = [rows for layer in memory.layers if layer.read is not None for rows in layer.read]
-        end = memory.written  # 0 in Unified VLP; 1 in models with a decoder, for the decoder's start token
+        end = memory.written  # positions written so far: 1 (the start token) with a decoder, 0 in Unified VLP
         written = [rows[..., :end, :] for layer in memory.layers for rows in (layer.keys, layer.values)]
         return scores, memory.closed, torch.stack(read), torch.stack(written)
 

@@ -152,7 +152,7 @@ def check_files(folder: Path) -> None:
     try:
         first, *lines = (folder / ".diptych").read_text("utf-8", errors="replace").split("\n")
     except OSError:
-        raise ValueError(f"{folder} lacks .diptych, which has the SHA-256 of each file; copy .diptych too") from None
+        raise ValueError(f"{folder} lacks .diptych, the file with the SHA-256 of each file; copy it too") from None
     noted = {name: digest for digest, _, name in (line.partition("  ") for line in lines if line)}
     if first != "diptych programs" or not {"program.json", "tokenizer.json"} <= noted.keys():
         raise ValueError(f"{folder / '.diptych'} is damaged; copy or export the folder again")

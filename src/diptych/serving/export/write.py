@@ -78,7 +78,7 @@ def _task(folder: ModelFolder) -> str:
     tasks = [kind for task in offered_tasks(folder) if (kind := interfaces()[task].programs) is not None]
     if not tasks or (tasks[0] == "captions" and not isinstance(folder.model, Writer)):
         raise ServingError(
-            f"{folder.name} was trained for neither captions nor questions; only these can be exported; train "
+            f"{folder.name} was trained for neither captions nor questions, and only these can be exported; train "
             f"it: diptych finetune caption --model {folder.name}"
         )
     if tasks[0] == "answers" and not folder.model.answers_exported:
@@ -92,7 +92,7 @@ def _task(folder: ModelFolder) -> str:
 
 def _detector(folder: ModelFolder) -> Exportable:
     if folder.detector is None:
-        raise ServingError(f"{folder.name} has no detector/ folder, so it cannot find regions in images")
+        raise ServingError(f"{folder.name} has no detector/ folder to find regions with; copy its detector there")
     detector = load_detector(folder.detector)
     if not isinstance(detector, StorybookDetector | Grid):
         raise ServingError(
@@ -158,7 +158,7 @@ def _write(
     program: nn.Module, inputs: tuple[Tensor, ...], names: tuple[str, ...], dynamic: Any, path: Path, form: Format
 ) -> None:
     config: Any = import_module("torch.fx.experimental._config")
-    with torch.no_grad(), _quiet(), config.patch(backed_size_oblivious=True):  # so that sizes 0 and 1 are allowed
+    with torch.no_grad(), _quiet(), config.patch(backed_size_oblivious=True):  # allow sizes 0 and 1 too
         traced = torch.export.export(program.eval(), inputs, dynamic_shapes=dynamic, strict=False)
         if form == "torch":
             torch.export.save(traced, path)

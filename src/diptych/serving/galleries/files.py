@@ -25,7 +25,7 @@ from diptych.runtime.files import bytes_of, write_atomically
 from diptych.serving.galleries.vectors import Vectors
 
 FOLDER = "vectors"
-CONTENTS, VECTORS, CHECK = "contents", "vectors", "check"  # SHA-256 (N, 32) as bytes; vectors (N, S); CRC-32 of both
+CONTENTS, VECTORS, CHECK = "contents", "vectors", "check"  # tensors: SHA-256 (N, 32); vectors (N, S); CRC-32 of both
 CHECKED = 4  # length in bytes of the CRC-32 before the index
 MANY = 30_000  # minimum number of vectors for which an index is built
 RECALL, NEAREST, TRIED = 0.995, 10, 200  # minimum recall at 10, measured with 200 query vectors

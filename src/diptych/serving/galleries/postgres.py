@@ -23,8 +23,8 @@ from diptych.runtime.terminal import printable
 from diptych.serving.galleries.vectors import Vectors
 
 CANDIDATES = 200  # number of candidates of a search in the index (recall: docs/results)
-PATIENCE = 10  # an attempt to connect fails after this many seconds
-ANSWERED = 60  # a query fails after this many seconds; inserts and index builds have no limit
+PATIENCE = 10  # seconds after which an attempt to connect fails
+ANSWERED = 60  # seconds after which a query fails; inserts and index builds have no limit
 MOST_WIDE = 2000  # maximum number of values per vector in an HNSW index
 MANY = 10_000  # minimum number of rows for which an index is built
 BUILDING = "1GB"  # memory limit for building the index
@@ -109,7 +109,7 @@ class PostgresVectors:
                 hits = [(content, score) for content, score in rows if content in there][:most]
                 if len(hits) == min(most, len(there)):
                     return hits
-            connection.execute("SET LOCAL enable_indexscan = off")  # the index finds too few of these images
+            connection.execute("SET LOCAL enable_indexscan = off")  # the index found too few; scan all
             keys = [bytes.fromhex(content) for content in there]
             rows = self._nearest(connection, query, "WHERE content = ANY(%s)", (keys,), most)
             return [(content, score) for content, score in rows if content in there]
@@ -141,7 +141,7 @@ class PostgresVectors:
     def _make(self, connection: Any, width: int) -> None:
         """Create the tables for vectors of `width` values. Another process that also creates them waits."""
         if width > MOST_WIDE:
-            raise GalleryError(f"vectors have {width} values, but pgvector allows {MOST_WIDE}; leave out --gallery")
+            raise GalleryError(f"vectors have {width} values, pgvector allows up to {MOST_WIDE}; leave out --gallery")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         if self._is_ready(connection):
             return
@@ -223,7 +223,7 @@ def _without_secrets(psycopg: Any, address: str) -> str:
 def _content(value: Any) -> str:
     """Return a SHA-256 (bytes) as hex digits. Raises ValueError for any other value."""
     if not isinstance(value, bytes) or len(value) != SHA256_BYTES:
-        raise ValueError(f"{str(value)[:60]!r} instead of an image's SHA-256")
+        raise ValueError(f"found {str(value)[:60]!r} instead of an image's SHA-256")
     return value.hex()
 
 

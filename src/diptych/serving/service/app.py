@@ -19,7 +19,7 @@ from diptych.tasks import interfaces
 from diptych.tasks.interface import Message, TaskInterface
 
 log = logging.getLogger("diptych.serve")
-PAGE_VIEW = "application/vnd.diptych.page+json"  # `Accept` header of the web page, for answers as the page shows them
+PAGE_VIEW = "application/vnd.diptych.page+json"  # the web page sends this `Accept` header to get page views
 REFUSALS = {
     401: "The token is missing or wrong.",
     408: "The request took too long to arrive.",

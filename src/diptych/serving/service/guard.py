@@ -74,11 +74,11 @@ class RequestGuard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._ours(host):
-            raise RequestRefused(421, f"{host[:100]!r} is not this service; use its address, or --allow-host", "host")
+            raise RequestRefused(421, f"unknown host {host[:100]!r}; use an IP address, or --allow-host NAME", "host")
         self._check_site(scope, headers, host)
         if self.token is not None and scope["path"] not in OPEN and not self._knows_token(headers):
             raise RequestRefused(
-                401, "this service needs a token, in Authorization: Bearer TOKEN or as the password", "authorization"
+                401, "missing or wrong token; send it as Authorization: Bearer TOKEN or as password", "authorization"
             )
 
     def _ours(self, host: str) -> bool:
@@ -158,4 +158,4 @@ def start_log() -> None:
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO)
     log.propagate = False
-    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # our log already has a line per rejected body
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # the service logs each rejected body

@@ -62,7 +62,7 @@ class Pages:
 
     async def readyz(self) -> State:
         if not self.service.worker.alive:
-            raise RequestRefused(503, "the service is starting or stopping; retry in some seconds", retry=2)
+            raise RequestRefused(503, "the service is starting or stopping; retry in a few seconds", retry=2)
         return State(status="ready")
 
     async def metrics(self) -> Response:
@@ -81,7 +81,7 @@ class Pages:
         gallery = self.service.gallery
         small = None if gallery is None else await asyncio.to_thread(gallery.thumbnail, name)
         if small is None:
-            raise RequestRefused(404, "no image of a search since the service started has this id; search again")
+            raise RequestRefused(404, "no search since the service started has found this image; search again")
         return Response(small, media_type="image/jpeg")
 
     async def forms(self) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ class PictureGallery:
     """A folder of images to search. An image can be requested only by its id, which clients cannot guess."""
 
     def __init__(self, folder: Path, address: str | None = None) -> None:
-        self.folder, self.address = folder, address  # address: URL of the database of vectors
+        self.folder, self.address = folder, address  # address: URL of the database with the vectors
         self._secret = secrets.token_bytes(32)
         self._named: dict[str, Path] = {}
 

@@ -35,7 +35,7 @@ class RequestRefused(Exception):
 
     def response(self) -> Response:
         headers = {"Retry-After": str(self.retry)} if self.retry is not None else {}
-        if self.close:  # close the connection, because the rest of the request is not read
+        if self.close:  # the rest of the request is not read, so the connection must be closed
             headers["Connection"] = "close"
         title = "Client Gone" if self.status == GONE else HTTPStatus(self.status).phrase
         problem = Problem(title=title, status=self.status, detail=self.detail, where=self.where)

@@ -16,7 +16,7 @@ from diptych.serving.service.problems import RequestRefused
 
 PATIENCE = 15.0  # seconds within which a request must arrive, and within which the client must read the response
 CONNECTIONS = 1000
-PER_CLIENT = 250  # maximum number of connections per IP address that are served; up to twice as many stay open
+PER_CLIENT = 250  # maximum number of connections served per IP address; twice as many may be open
 HEAD = 64 * 2**10  # maximum size in bytes of the request line and headers
 CROWDED = RequestRefused(503, "the service has too many connections; retry in some seconds", retry=5, close=True)
 NOT_HTTP = "the request is not valid HTTP (RFC 9112)"
@@ -63,7 +63,7 @@ class Patient(HttpToolsProtocol):
         """Reject data that is not HTTP, and close the connection, because the start of the next request is unknown."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
-            if cycle.response_started or not cycle.more_body or self.pipeline:  # an earlier answer is pending
+            if cycle.response_started or not cycle.more_body or self.pipeline:  # an earlier request is being answered
                 cycle.keep_alive = False
                 self.pipeline.clear()
                 self.transport.pause_reading()

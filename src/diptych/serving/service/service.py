@@ -26,7 +26,7 @@ from diptych.vision.detectors.detector import Picture
 
 log = logging.getLogger("diptych.serve")
 T = TypeVar("T")
-WARMING = "a picture"  # query of a first search, which extracts the regions of the gallery
+WARMING = "a picture"  # query of the search at the start, which extracts the gallery's regions
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Service:
                     predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address, keep=KEPT)
                 except GalleryError:
                     raise
-                except ServingError:  # the vocabulary lacks WARMING, so the first search extracts the gallery
+                except ServingError:  # the vocabulary lacks these words, so the first request extracts the regions
                     pass
 
     def stop(self) -> None:
@@ -89,12 +89,12 @@ class Service:
         if able:
             advice = "models for it: " + ", ".join(able)
         elif self.gallery is None and not interfaces()[task].pictured:
-            advice = "the service was started without --images FOLDER, which can be searched"
+            advice = "to search a folder, start the service with --images FOLDER"
         else:
             all_tasks = sorted({one for tasks in self.tasks.values() for one in tasks})
             advice = "the tasks of this service: " + (", ".join(all_tasks) or "none")
-        verb = "answers" if request.model is None else "answer"
-        raise RequestRefused(422, f"{which} {verb} {task}; {advice} (GET /v1/models)", where="model")
+        verb = "offers" if request.model is None else "offer"
+        raise RequestRefused(422, f"{which} {verb} the task {task}; {advice} (GET /v1/models)", where="model")
 
     async def answer(self, task: str, request: Request) -> tuple[TaskRequest, Message]:
         """Return the parsed request and the model's answer. Raises RequestRefused, or the model's error."""

@@ -32,11 +32,11 @@ IMAGE = "image"
 FIELDS, VALUE = 64, 64 * 1024  # maximum number of fields, and of bytes per field
 UNNAMED = "image"
 NICE = 10  # niceness of the processes that decode large images
-PIECE = 2**16  # commas and brackets are counted in pieces of this many bytes
+PIECE = 2**16  # size in bytes of the pieces in which commas and brackets are counted
 
 
 class _InMemory(MultiPartParser):
-    spool_max_size = 2**40  # uploads are never written to disk
+    spool_max_size = 2**40  # so large that uploads are never written to disk
 
     def close(self) -> int:
         """Close the files of all parts, also of a part without an end, and return their number."""

@@ -48,7 +48,7 @@ class Job:
         return 0 if self.picture is None else self.picture.numel()
 
 
-Answer = Callable[[Sequence[Job]], None]  # a function that sets `answered` of each job
+Answer = Callable[[Sequence[Job]], None]  # sets the result in `answered` of each job
 
 
 class Worker:
@@ -118,7 +118,7 @@ class Worker:
             self._observe(len(batch))
             try:
                 self.answer_batch(batch)
-            except BaseException as error:  # after a bug, these jobs fail and the worker continues
+            except BaseException as error:  # a bug fails only these jobs; the worker continues
                 for job in batch:
                     refuse(job, error)
 

@@ -50,7 +50,7 @@ class DetectorConfig:
 class Maps:
     """Feature maps of a batch of squares. h and w are a quarter of the square's side."""
 
-    heat: Float[Tensor, "B h w"]  # logits of the centre of an object, of any kind, in a cell
+    heat: Float[Tensor, "B h w"]  # logits of the probability that a cell has an object's centre
     sides: Float[Tensor, "B 4 h w"]  # distances in pixels from the cell's centre to the box's left, top, right, bottom
     map: Float[Tensor, "B M h w"]  # map from which regions are pooled, in the precision of the convolutions
     fine: Float[Tensor, "B fine h2 w2"]  # like `map`, with twice the resolution, for small objects

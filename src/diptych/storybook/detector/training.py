@@ -40,7 +40,7 @@ def detection_batch(
     for row, (record, share) in enumerate(zip(records, shares, strict=True)):
         for column, thing in enumerate(record.objects):
             if thing.kind not in shape.kinds:
-                raise DataError(f"the detector has no object kind {thing.kind!r}; train a new one", key=record.key)
+                raise DataError(f"unknown object kind {thing.kind!r}; train a new detector", key=record.key)
             boxes[row, column] = to_square(torch.tensor(thing.box), share)
             labels["kind"][row, column] = shape.kinds.index(thing.kind)
             for name, values in shape.attributes.items():
@@ -68,7 +68,7 @@ class Detection(DetectionUpdate):
         """Return the number of targets of each loss, to divide the summed losses by."""
         objects = (batch.kinds != IGNORE).sum()
         known = {**batch.attributes, **batch.scene}
-        # Detected boxes are not counted, because their number varies from step to step.
+        # Only true boxes are counted, because the number of detected boxes varies from step to step.
         of_objects = dict.fromkeys(("heat", "sides", "kind", "moves"), objects)
         return of_objects | {name: (labels != IGNORE).sum() for name, labels in known.items()}
 

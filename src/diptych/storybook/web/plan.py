@@ -24,7 +24,7 @@ CLOSED = "site-039.test"  # the robots.txt of this host forbids /closed/
 _PLAN = parse_json(text_of(Path(__file__).with_name("plan.json")))
 # Kind of picture -> its weight, and the rule of mining that should drop it, or None.
 PICTURES: dict[str, tuple[int, str | None]] = _PLAN["pictures"]
-REASONS: dict[str, str] = _PLAN["reasons"]  # kind of fault -> reason of a failed download in the report of mining
+REASONS: dict[str, str] = _PLAN["reasons"]  # kind of fault -> reason for the failed download in a mining report
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Request:
     path: str
     at: float
     agent: str
-    at_once: int = 0  # requests to this host in progress when this one arrived, with this one
+    at_once: int = 0  # number of open requests to this host when this request arrived, including it
 
 
 class Server(ThreadingHTTPServer):

@@ -29,7 +29,7 @@ from diptych.storybook.web.plan import PICTURES, REASONS, PageCase, plan
 
 IN_A_WARC = 500
 DATE = "2026-01-15T12:00:00Z"
-FAULTS = frozenset(REASONS) | {"chain_5"}  # kinds of pictures that are not served as plain files
+FAULTS = frozenset(REASONS) | {"chain_5"}  # kinds of pictures that the server does not send as plain files
 
 
 def write(

@@ -45,16 +45,16 @@ class ImageBertConfig(TextConfig):
 
     layers: Layers = 12
     """Transformer layers."""
-    # The paper writes "Each embedding is projected ..., followed by Layer Normalization". This may mean only a norm of
-    # the sum, as in the formula before it. Or each projected part (feature and box) may have a norm too.
+    # The paper writes "Each embedding is projected ..., followed by Layer Normalization". This can mean a norm of the
+    # sum only, as in the paper's formula, or also a norm of each projected part (feature and box).
     region_norm: Literal["sum", "each"] = "sum"
     """sum: layer norm of the sum of a region's embeddings; each: also of each embedding before the sum."""
     whole_region: WholeRegion = False
     """Whether the whole image is read as an additional region."""
 
     structural: ClassVar = frozenset({"region_norm"})
-    segments: ClassVar = 2  # one for words and one for regions, as BERT has two
-    reserved: ClassVar = 2  # number of positions for [CLS] and for all regions, which share one
+    segments: ClassVar = 2  # one for words and one for regions, because BERT's weights have two
+    reserved: ClassVar = 2  # one position for [CLS], and one that all regions share
 
     def fitted(self, whole: bool) -> ImageBertConfig:
         return derive(self, whole_region=whole_region(self.whole_region, whole))
@@ -80,7 +80,7 @@ class ImageBert(SystemModel):
         self.text = TextEmbedding(config, config.segments)
         self.regions = LocatedRegionEmbedding(config)
         self.encoder = Transformer(LayerSizes.of(config), config.layers)
-        # "we add a fully-connected layer" (section 4.3, Task 2), so there is one.
+        # The head has one layer, as in "we add a fully-connected layer" (section 4.3, Task 2).
         sizes = HeadSizes.of(config, class_layers=1)
         self.heads = make_heads(heads, sizes, self.text.words)
         for module in self.modules():
@@ -183,7 +183,7 @@ class LocatedRegionEmbedding(nn.Module):
 
     def _whole(self, batch: Batch) -> Float[Tensor, "B W"]:
         if batch.whole is None:
-            raise DataError("the model needs features of whole images; use --image-feature", key=batch.keys[0])
+            raise DataError("the model needs features of whole images; extract with --image-feature", key=batch.keys[0])
         if batch.whole.shape[-1] != self.whole_size:
             raise DataError(
                 f"image features have {batch.whole.shape[-1]} values, expected {self.whole_size}; extract again",

@@ -29,11 +29,11 @@ PRETRAIN = preset(
     system="image-bert",
     task="pretrain",
     model=ImageBertConfig.base(),
-    init="paper: BERT base",  # as in section 5.1
+    init="paper: BERT base",  # as in section 5.1 of the paper
     objectives=ImageBertObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
     training=TrainingConfig(steps=1_417_000, batch=48, validate_every=5000, average_best=0),
-    data=DataConfig(max_words=42),  # 144 positions, less 100 regions and 2 special tokens
+    data=DataConfig(max_words=42),  # the paper's 144 positions, less 100 regions and 2 special tokens
 )
 RETRIEVAL = PRETRAIN.but(
     "image-bert/retrieval",
@@ -53,9 +53,9 @@ VQA = PRETRAIN.but(
 )
 
 # Table 3 compares data sets and stages of pre-training. Its rows CC and CC+SBU do not use MRFR: their numbers, such as
-# 33.0/60.6/72.5 for CC, also occur in Table 4 in rows without MRFR. The rows with LAIT use all four tasks. They are the
-# stages of the model of Tables 1 and 2, whose "both stages" have "all of our four tasks" (section 4.2). The paper does
-# not state the tasks of LAIT+CC+SBU. Here it has all four, so that only the stages differ.
+# 33.0/60.6/72.5 for CC, also occur in Table 4 in rows without MRFR. The rows with LAIT use all four tasks: they are the
+# pre-training stages of the model in Tables 1 and 2, which both have "all of our four tasks" (section 4.2). For the row
+# LAIT+CC+SBU, the paper does not state the tasks; here it has all four, so that only the stages differ.
 LAIT = PRETRAIN.but(
     "image-bert/pretrain/lait",
     "Table 3: pre-training on LAIT alone.",

@@ -27,7 +27,7 @@ NAMES = {
     "visual_embed.embeddings": "regions.feature",
     "visual_embed.embeddings_pos": "regions.box",
     "visual_embed.embeddings_norm": "regions.norm",
-    "predictor": "heads.word",  # has only a bias; the matrix is the word embedding
+    "predictor": "heads.word",  # only a bias, because the matrix is the word embedding
     "predictor.transform.dense": "heads.word.dense",
     "predictor.transform.LayerNorm": "heads.word.norm",
     "predictor.decoder": "heads.word.words",
@@ -75,7 +75,7 @@ TABLE = (
     | layer_table("decoder.g_layers", "decoder", DECODER_LAYER, DECODER_ATTENTIONS)
     | {f"{pool}.{there}": f"{POOLS[pool]}.{here}" for pool in POOLS for there, here in IN_POOL.items()}
 )
-# In VCR models, READ becomes CHOICE, which gives one score per choice.
+# In VCR checkpoints, tensors whose names begin with READ belong to CHOICE, the head that scores one choice.
 READ, CHOICE = "heads.answer.read.", "heads.choice."
 BIAS, BIAS_AGAIN = "predictor.bias", "predictor.decoder.bias"  # the file stores this parameter under two names
 
@@ -95,7 +95,7 @@ def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, 
     if WORDS not in theirs or "visual_embed.embeddings.weight" not in theirs:
         raise CheckpointError(
             f"{path} is not a TDEN checkpoint of xmodaler: it lacks {WORDS} or visual_embed (it has "
-            f"{', '.join(sorted(theirs)[:3])}). Import it with its own system: diptych import SYSTEM FILE"
+            f"{', '.join(sorted(theirs)[:3])}). Import it with another system: diptych import SYSTEM FILE"
         )
     twice = BIAS in theirs and theirs.pop(BIAS_AGAIN, None) is not None
     ours, report = rename(theirs, names_there, TABLE, {})
@@ -137,7 +137,7 @@ def _sizes(ours: Tensors, path: Path) -> dict[str, Any]:
 
     for name in ("text.positions.weight", "text.segments.weight", "sentence.0.inner.weight"):
         if name not in ours:
-            raise CheckpointError(f"{path} has no tensor for {name}; copy it again, or import it with its own system")
+            raise CheckpointError(f"{path} has no {name}; copy it again, or import it with another system")
     pool = "heads.choice.text.out.weight" if "heads.choice.text.out.weight" in ours else "heads.answer.pool.out.weight"
     stacks = {f"{name}_layers": layers(name) for name in ("sentence", "cross", "decoder")}
     official = ("decoder_memory", "cross_ffn", "vqa_fusion", "similarity")

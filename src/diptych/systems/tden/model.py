@@ -109,10 +109,10 @@ class TdenConfig(TextConfig):
             "single-stream": ("object_layers", "sentence_layers", "decoder_layers"),
         }[self.structure]
         if there := [name for name in unused if getattr(self, name)]:
-            raise ValueError(f"structure={self.structure} has no {' and no '.join(there)}; set these sizes to 0")
+            raise ValueError(f"structure={self.structure} cannot use {' or '.join(there)}; set {'=0, '.join(there)}=0")
         if self.structure != "decoupled" and not self.cross_layers:
             raise ValueError(
-                f"structure={self.structure} reads and writes with the cross layers; set cross_layers above 0"
+                f"structure={self.structure} needs cross layers to read and write; set cross_layers above 0"
             )
         return self
 
@@ -181,17 +181,17 @@ class Tden(DecoderModel):
         def answer() -> nn.Module:
             if config.answers < 1:
                 raise RecipeError(
-                    "a head over answers was requested, but the model's config has answers=0; set answers=N"
+                    "a head that predicts answers was requested, but the model's config has answers=0; set answers=N"
                 )
             if config.vqa_fusion == "official" and not config.decoder_layers:
                 raise RecipeError(
-                    "vqa_fusion=official needs the decoder too; with decoder_layers=0 set vqa_fusion=paper"
+                    "vqa_fusion=official needs a decoder, but decoder_layers=0; raise it, or set vqa_fusion=paper"
                 )
             return TwoAnswers(sizes, config.cross_layers) if config.vqa_fusion == "official" else one(config.answers)
 
         def one(answers: int) -> nn.Module:
             if not config.cross_layers:
-                raise RecipeError("cross_layers=0: no layer reads a question together with the image; set it above 0")
+                raise RecipeError("cross_layers=0, so no layer reads both question and image; set it above 0")
             return OneAnswer(sizes, 3 if config.decoder_layers else 2, answers)
 
         # For VCR, the head scores a response. With vqa_fusion=official, it reads only the encoder.
@@ -208,7 +208,7 @@ class Tden(DecoderModel):
         wanted = {"choice"} if self.config.answer_slot else {"choice", "answer"}
         return len(self.decoder) > 0 and not wanted.isdisjoint(self.heads)
 
-    # ---- reading -------------------------------------------------------------------------------------
+    # ---- encoding of regions and text ----------------------------------------------------------------
 
     def forward(self, batch: Batch, objects: Stream | None = None, cross: bool = True) -> States:
         """Compute the states of a batch, from which heads predict.
@@ -235,7 +235,7 @@ class Tden(DecoderModel):
         if batch.target is not None:
             states.target = self._write(batch, batch.target, objects, self._memory(objects, joint))
         elif sentence is not None and self._reads_twice:
-            # The decoder reads the whole question, without a causal mask (tden.py:93 of the code; "outputs of
+            # The decoder reads the whole question, without a causal mask (tden.py:93 of the authors' code; "outputs of
             # cross-modal encoder and decoder" in the paper).
             closed, memory = closed_of(sentence.present, none), self._memory(objects, joint)
             read = memory.last, closed_of(memory.present, none)
@@ -316,7 +316,7 @@ class Tden(DecoderModel):
             Stream(tuple(states[:, count:] for states in layers), sentence.present),
         )
 
-    # ---- writing -------------------------------------------------------------------------------------
+    # ---- text generation -----------------------------------------------------------------------------
 
     def _memory(self, objects: Stream, joint: tuple[Stream, Stream] | None) -> Stream:
         """Return the region states that the decoder attends to.

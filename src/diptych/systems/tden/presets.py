@@ -56,8 +56,8 @@ CAPTION = PRETRAIN.but(
     optimizer={"lr": 3e-5, "warmup_share": 0.2},
     training={"steps": 354_000, "batch": 16},
 )
-# The learning rate falls in epochs 10 and 12 of 20. The choice among 3,129 answers follows bottom-up attention. The
-# split is the official train split.
+# The learning rate falls in epochs 10 and 12 of 20. The 3,129 possible answers follow the paper on bottom-up attention.
+# The split is the official train split.
 VQA = PRETRAIN.but(
     "tden/vqa",
     "The paper's questions of VQA 2.0.",
@@ -85,7 +85,7 @@ VCR = PRETRAIN.but(
     objectives=VcrObjectives(),
     optimizer={"lr": 2e-5, "warmup_share": 0.05, "schedule": "step", "milestones": (26_600, 53_200), "gamma": 0.1},
     training={"steps": 133_000, "batch": 64},
-    data={"max_words": 63},  # the code has 66, including [CLS] and two [SEP]
+    data={"max_words": 63},  # the authors' code has 66, including [CLS] and two [SEP]
 )
 
 # Recipes with the settings of the re-release (docs/fidelity.md). Its pre-training makes two passes per batch, and each
@@ -197,8 +197,8 @@ RECIPES: tuple[Preset, ...] = (
         )
     ),
     # Paper: rate 5e-6, 30 epochs over COCO's 113,287 images, batch as for captions, CIDEr 133.4. Re-release: 50 epochs,
-    # rate times 0.8 every 18 epochs, batch 96 (4 GPUs with 24, tden_rl.yaml), CIDEr 132.6. Its reward counts a full
-    # stop at the end of each caption; `counts_end` does this in both recipes.
+    # rate times 0.8 every 18 epochs, batch 96 (4 GPUs with 24, tden_rl.yaml), CIDEr 132.6. The re-release
+    # counts a full stop at the end of each caption in the reward; `counts_end` does this in both recipes.
     CAPTION.but(
         "tden/scst",
         "The paper's self-critical training (SCST) of a captioner of COCO.",

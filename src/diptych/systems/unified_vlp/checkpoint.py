@@ -62,4 +62,4 @@ def _check_system(theirs: Tensors, path: Path) -> None:
     if "vis_pe_embed.0.weight" not in theirs or "vis_embed.2.weight" not in theirs:
         raise CheckpointError(f"{path} is a BERT or UniLM checkpoint, without region layers; pass it as --init")
     if missing := [name for name in (*bert.SIZED, INNER) if name not in theirs]:
-        raise CheckpointError(f"{path} has no {missing[0]}; copy it again, or import it with its own system")
+        raise CheckpointError(f"{path} has no {missing[0]}; copy it again, or import it with another system")

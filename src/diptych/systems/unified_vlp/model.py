@@ -69,9 +69,9 @@ class UnifiedVLPConfig(ModelConfig):
     class_input: bool = True
     """Whether the detector's class probabilities are part of the input (Table 6)."""
     # paper: a hidden region keeps its box, so that its class can be predicted (Table 6, "region label as pretext").
-    # official: it keeps only its segment (the code's --mask_image_regions). The code also tries to exclude hidden
-    # regions from attention, but changes only a copy of the mask (seq2seq_loader.py:305). So other positions still
-    # attend to them, in the code and here.
+    # official: it keeps only its segment (the authors' --mask_image_regions). The authors' code also tries to
+    # exclude hidden regions from attention, but changes only a copy of the mask (seq2seq_loader.py:305). So other
+    # positions still attend to hidden regions, in the authors' code and here.
     hidden_regions: Source = "paper"
     """paper: a hidden region keeps its box; official: it keeps only its segment."""
 
@@ -82,7 +82,7 @@ class UnifiedVLPConfig(ModelConfig):
     def _fits(self) -> UnifiedVLPConfig:
         if self.max_text < 1:
             raise ValueError(
-                f"positions={self.positions} leaves none for words after {self.max_regions} regions + 2 special tokens"
+                f"positions={self.positions} leaves no position for words after {self.max_regions} regions; raise it"
             )
         return self
 

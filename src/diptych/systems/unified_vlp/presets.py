@@ -20,7 +20,7 @@ from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
-# Recipes with the paper's sizes and hyperparameters. Steps are epochs (above) x data set size / batch.
+# Recipes with the paper's sizes and hyperparameters. Steps are epochs (listed above) x data set size / batch.
 PRETRAIN = preset(
     "unified-vlp/pretrain",
     "The paper's pre-training from UniLM on Conceptual Captions; lambda, the share of seq2seq, is 0.75.",
@@ -30,7 +30,7 @@ PRETRAIN = preset(
     model=UnifiedVLPConfig.base(fc7=True, norm_eps=1e-12),
     init="paper: UniLM",  # as in "Implementation details": "the weights in our BERT model are initialized from UniLM"
     objectives=UnifiedVLPObjectives(),
-    # BERT's optimizer, as in the paper. Gradients are clipped for each tensor separately, as in the code.
+    # BERT's optimizer, as in the paper. As in the authors' code, gradients are clipped per tensor.
     optimizer=OptimizerConfig(
         kind="bert_adam",
         lr=3e-4,
@@ -55,7 +55,7 @@ CAPTION = PRETRAIN.but(
     training={"steps": 33_000},
 )
 # Appendix: the models of Tables 2 and 4 (test) are trained on train and val (658 k questions), the models of Table 7
-# only on train (444 k). The choice among 3,129 answers follows bottom-up attention.
+# only on train (444 k). The 3,129 possible answers follow the paper on bottom-up attention.
 VQA = PRETRAIN.but(
     "unified-vlp/vqa",
     "The paper's questions of VQA 2.0 (test): trained on train and val, so without validation.",
@@ -72,7 +72,7 @@ OFFICIAL = PRETRAIN.but(
     "unified-vlp/official/pretrain",
     "Pre-training as in the released code: at most 3 masks, a third of the paper's learning rate.",
     model=UnifiedVLPConfig.base(region_embedding="official", box_norm="official", geometry="official"),
-    objectives={"most": 3},  # as with the option --max_pred of the code
+    objectives={"most": 3},  # as with the option --max_pred of the authors' code
     optimizer={"lr": 1e-4},
 )
 OFFICIAL_CAPTION = OFFICIAL.but(
@@ -150,8 +150,8 @@ RECIPES: tuple[Preset, ...] = (
         data={"split": "train"},
     ),
     # Table 8: batch 64, rate 1e-6, 30 epochs. An epoch is COCO's 113,287 images in the paper, and their 566,747
-    # captions in the code. CIDEr rises from 116.9 to 129.3 (Table 2). Both start from a captioner trained with
-    # cross-entropy (run_img2txt_dist.py, `--scst`).
+    # captions in the authors' code. CIDEr rises from 116.9 to 129.3 (Table 2). Paper and code start from a captioner
+    # that was trained with cross-entropy (run_img2txt_dist.py, `--scst`).
     CAPTION.but(
         "unified-vlp/scst",
         "The paper's self-critical training (SCST) of a captioner of COCO.",

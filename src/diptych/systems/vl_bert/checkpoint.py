@@ -35,7 +35,7 @@ NAMES = {
     "object_mask_word_embedding": "hidden",
     "aux_text_visual_embedding": "alone",
     "image_feature_extractor.obj_downsample.1": "regions.out",
-    "vlbert.mlm_head.predictions": "heads.word",  # has only a bias; the matrix is the word embedding
+    "vlbert.mlm_head.predictions": "heads.word",  # only a bias, because the matrix is the word embedding
     "vlbert.mlm_head.predictions.transform.dense": "heads.word.dense",
     "vlbert.mlm_head.predictions.transform.LayerNorm": "heads.word.norm",
     "vlbert.mvrc_head.transform.dense": "heads.region_class.0",
@@ -57,7 +57,7 @@ VCR = {
 }
 REFCOCO = {"final_mlp.0.dense": "heads.region_score.dense", "final_mlp.2": "heads.region_score.out"}
 PRETRAINED = {"vlbert.pooler.dense": "heads.match.pool.0"}
-HEADS = {  # {tensor name that identifies the task: names of its heads}; the first name in the file counts
+HEADS = {  # {tensor that identifies the task of a file: names of its heads}; the first match counts
     "final_mlp.0.LayerNorm.weight": VQA,
     "final_mlp.1.weight": VCR,
     "final_mlp.0.dense.weight": REFCOCO,
@@ -97,7 +97,7 @@ def import_vl_bert(
     if WORDS not in theirs:
         raise CheckpointError(
             f"{path} is not a VL-BERT checkpoint: it lacks {WORDS}, and has {', '.join(sorted(theirs)[:3])}; import "
-            "it with its own system: diptych import SYSTEM FILE"
+            "it with another system: diptych import SYSTEM FILE"
         )
     own_heads = next((names for name, names in HEADS.items() if name in theirs), {})
     ours, report = rename(theirs, names_there, NAMES | LAYERS | own_heads, UNUSED)
@@ -164,7 +164,7 @@ def _sizes(ours: Tensors, feature: int | None) -> dict[str, Any]:
     if "regions.hidden" in ours:
         feature = len(ours["regions.hidden"])
     if read is not None and feature is None:
-        # The layer reads the coordinates, followed by the feature. In the code, both parts have the same size.
+        # The layer reads the coordinates, followed by the feature. The authors' code gives both the same size.
         feature = read.shape[1] // 2
     official = ("geometry", "visual_norm_init", "hidden_regions", "end_visual")
     return {

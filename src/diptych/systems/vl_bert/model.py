@@ -46,7 +46,7 @@ from diptych.systems.vl_bert.network import CELLS, FastRCNN, Network, Stride
 
 REGIONS = 2  # segment id of regions; the paper calls it C
 SCALE, LONGEST = 100, 1000  # coordinates are multiplied by SCALE; the longest sine wave has the wavelength LONGEST
-TOGETHER = 64  # text and regions share this many positions if region_budget=official
+TOGETHER = 64  # number of positions that text and regions share if region_budget=official
 
 
 class VLBertConfig(TextConfig):
@@ -84,7 +84,7 @@ class VLBertConfig(TextConfig):
 
     structural: ClassVar = frozenset({"geometry", "hidden_regions", "end_visual"})
     of_the_run: ClassVar = frozenset({"region_budget"})
-    reserved: ClassVar = 3  # number of positions for [CLS], for all regions, which share one, and for [END]
+    reserved: ClassVar = 3  # one position for [CLS], one that all regions share, and one for [END]
 
     def fitted(self, whole: bool) -> VLBertConfig:
         return self if whole else derive(self, whole="mean")
@@ -172,11 +172,11 @@ class VLBert(SystemModel):
         batch = replace(batch, regions_present=batch.regions_present & self._within_budget(batch))
         features = self.regions.features(batch)
         visual = self.regions(batch, features, visible)
-        # The part of the text: [CLS] and words, (B, 1 + T).
+        # Positions of the text: [CLS] and words, (B, 1 + T).
         cls = batch.text.new_full((batch.text.shape[0], 1), self.config.vocabulary.cls)
         words = torch.cat([cls, batch.text], 1)
         text_present = torch.cat([pictured[:, None], batch.text_present], 1)
-        # The part of the image: r0 (the whole image), regions and [END], (B, 2 + R).
+        # Positions of the image: r0 (the whole image), regions and [END], (B, 2 + R).
         present = torch.cat([pictured[:, None], batch.regions_present, torch.ones_like(pictured)[:, None]], 1)
         # Regions come first, as in the attention mask. All positions attend to all, so the order does not matter.
         x = torch.cat([self._regions(batch, visual, pictured), self._words(batch, words, visual, pictured)], 1)
@@ -262,7 +262,7 @@ class VLBert(SystemModel):
         if self.config.region_budget == "paper":
             return torch.ones_like(batch.regions_present)
         words = [
-            count if regions else -2  # in a sample without regions, the text has all positions
+            count if regions else -2  # -2: a text without regions may use all positions
             for count, regions in zip(batch.counted_words(), batch.counted_regions(), strict=True)
         ]
         if max(words) > TOGETHER // 2:
@@ -324,11 +324,11 @@ class VisualFeatures(nn.Module):
             return batch.boxes.new_zeros(*present.shape, network.size)
         if batch.pixels is None or batch.pixel_sizes is None:
             raise DataError(
-                f"model.network={self.config.network} reads pixels, but some images have none; pass the images",
+                f"model.network={self.config.network} reads pixels, but some images lack them; pass the image files",
                 key=batch.keys[int(pictured.long().argmax())],
             )
         sizes = batch.pixel_sizes.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
-        # Boxes include their last pixel, which is at size - 1.
+        # A box includes its last pixel, so the whole image ends at size - 1.
         whole = (sizes - 1) * to_device([0.0, 0.0, 1.0, 1.0], sizes.device)
         visual: Tensor = network(batch.pixels, torch.cat([whole, batch.boxes * sizes], 1), present, self._masks(batch))
         return visual
@@ -367,7 +367,7 @@ class VisualFeatures(nn.Module):
             return SCALE * torch.cat([whole, batch.boxes], 1)
         pixels = batch.sizes if batch.pixel_sizes is None else batch.pixel_sizes
         sizes = pixels.to(batch.boxes)[:, [0, 1, 0, 1]][:, None]
-        # Boxes include their last pixel, which is at size - 1.
+        # A box includes its last pixel, so the whole image ends at size - 1.
         whole = whole - to_device([0.0, 0.0, 1.0, 1.0], sizes.device) / sizes
         boxes = torch.cat([whole, batch.boxes], 1)
         low, high = boxes[..., :2], boxes[..., 2:]

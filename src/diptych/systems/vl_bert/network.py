@@ -25,7 +25,7 @@ from diptych.runtime.weight_files import Tensors
 Network = Literal["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 Stride = Literal["1x1", "3x3"]
 STRIDE = 16  # distance between cells of the feature maps after stage 3, in pixels
-CELLS = 14  # RoIAlign computes this many cells per box and axis, as in VL-BERT
+CELLS = 14  # number of RoIAlign's cells per box and axis, as in VL-BERT
 FIRST, LAST = "conv1.weight", "layer4.0.conv1.weight"  # a file has a ResNet if it has tensors with these names
 PARTS, COUNTER = ("conv1.", "bn1.", "layer"), "num_batches_tracked"
 
@@ -51,7 +51,7 @@ class FastRCNN(nn.Module):
         self.head: nn.Sequential = whole.layer4
         self.size: int = whole.fc.in_features  # number of values of a region feature (F)
         self.bottlenecks = hasattr(whole.layer2[0], "conv3")
-        if stride == "1x1" and self.bottlenecks:  # torchvision has the stride in the 3x3 convolution
+        if stride == "1x1" and self.bottlenecks:  # torchvision has the stride in the 3x3 convolution; move it
             for stage in (whole.layer2, whole.layer3):
                 stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
         _dilate(self.head)
@@ -119,8 +119,8 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     prefix = next((one for one in prefixes if one + LAST in tensors), None)
     if prefix is None:
         raise CheckpointError(
-            f"{source} holds no ResNet: no {FIRST} and {LAST}; pass weights of torchvision's ResNet, or of a detector "
-            "with a ResNet (`diptych storybook detector --out RUN --faster-rcnn resnet18_fpn`)"
+            f"{source} holds no ResNet: it lacks {FIRST} or {LAST}; pass weights of torchvision's ResNet, or of a "
+            "detector with a ResNet (`diptych storybook detector --out RUN --faster-rcnn resnet18_fpn`)"
         )
     ours = {
         name.replace("layer4.", "head.") if name.startswith("layer4.") else f"backbone.{name}": tensor
@@ -129,12 +129,12 @@ def begin_from_resnet(network: FastRCNN, tensors: Tensors, source: str) -> Impor
     }
     wanted = network.state_dict()
     counters = {name: value for name, value in wanted.items() if name.endswith(COUNTER)}
-    ours = counters | ours  # the frozen batch norms of torchvision's detectors have no counters of batches
+    ours = counters | ours  # files of torchvision's detectors lack these, because their batch norms are frozen
     sizes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in (ours, wanted)]
     if sizes[0] != sizes[1]:
         other = sorted(name for name in ours.keys() | wanted.keys() if sizes[0].get(name) != sizes[1].get(name))[0]
         raise CheckpointError(
-            f"{source} has a ResNet other than model.network ({other}); set model.network to the ResNet of the file"
+            f"the ResNet in {source} is not model.network ({other} differs); set model.network to the file's ResNet"
         )
     return load_into(network, ours, complete=True)
 

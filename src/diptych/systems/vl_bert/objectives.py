@@ -53,7 +53,7 @@ class VLBertObjectives(SeenClasses):
     @model_validator(mode="after")
     def _some(self) -> VLBertObjectives:
         if not (self.relation or self.words or self.text_alone or self.region_classes or self.seen_classes):
-            raise ValueError("`relation`, `words`, `text_alone`, `region_classes`, `seen_classes`: set one above 0")
+            raise ValueError("set one above 0: `relation`, `words`, `text_alone`, `region_classes` or `seen_classes`")
         return self
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:

@@ -32,7 +32,7 @@ from diptych.tasks.vcr import VcrObjectives
 from diptych.tasks.vqa import VqaObjectives
 from diptych.training.config import OptimizerConfig, TrainingConfig
 
-# Factor of the learning rate for the network that reads pixels. It is 1 in all configurations of the code.
+# Factor of the learning rate for the network that reads pixels. It is 1 in all configurations of the authors' code.
 OWN_GROUP = {NETWORK: 1.0}
 
 # Recipes of the paper's first version (arXiv v1). Steps are epochs x data set size / batch: 3.3 M captions, 444 k
@@ -44,14 +44,14 @@ PRETRAIN = preset(
     system="vl-bert",
     task="pretrain",
     model=VLBertConfig.base(network="resnet101"),
-    init="paper: BERT base",  # as in section 4.1
+    init="paper: BERT base",  # as in section 4.1 of the paper
     objectives=VLBertObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, weight_decay=1e-4, warmup_steps=8000, lr_multipliers=OWN_GROUP),
     training=TrainingConfig(steps=129_000, batch=256, micro_batch=4, validate_every=5000, average_best=0),
     data=DataConfig(pixels_colours="bgr"),
 )
-# The choice among 3,129 answers follows bottom-up attention (section 4.2.2). The split is the official train split. The
-# code also trains on the 214 k questions of val, so no questions are left for validation.
+# The 3,129 possible answers follow the paper on bottom-up attention (section 4.2.2). The split is the official train
+# split. The authors' code also trains on the 214 k questions of val, which leaves no questions for validation.
 VQA = PRETRAIN.but(
     "vl-bert/vqa",
     "The paper's (v1) questions of VQA 2.0.",
@@ -86,7 +86,7 @@ REFERRING = PRETRAIN.but(
 OFFICIAL = PRETRAIN.but(
     "vl-bert/official/pretrain",
     "Pre-training as in the released code, on stored features: no relation, soft region labels.",
-    # The code cuts captions to 32 tokens, and regions to 32 (conceptual_captions.py).
+    # The authors' code keeps at most 32 tokens and 32 regions (conceptual_captions.py).
     model={"geometry": "official", "visual_norm_init": "official", "hidden_regions": "official"}
     | {"end_visual": "official", "region_budget": "official", "network": None},
     objectives=VLBertObjectives(
@@ -112,7 +112,7 @@ OFFICIAL_VQA = OFFICIAL.but(
     model={"region_budget": "paper"},
     objectives=VqaObjectives(form="binary"),
     optimizer={"lr": 6.25e-7, "clip": 1.0, "warmup_steps": 500},
-    training={"steps": 13_000, "validate_every": None},  # as in cfgs/vqa
+    training={"steps": 13_000, "validate_every": None},  # as in the authors' cfgs/vqa
     data={"split": "train+val", "answers_most": 3129, "max_words": 20},
 )
 OFFICIAL_VCR = OFFICIAL.but(
@@ -136,9 +136,9 @@ OFFICIAL_REFERRING = OFFICIAL.but(
     data={"max_words": 20},
 )
 
-# As in the ICLR version: soft labels, no relation loss. As in the code, the weights of the visual layer norms are
-# initialised to 0. If they start at 1 and the encoder is random, the image's feature is much larger than the word
-# embeddings. Masked words are then predicted no better than from text alone (experiments/LOG.md).
+# As in the ICLR version: soft labels, no relation loss. As in the authors' code, the weights of the visual layer norms
+# start at 0. If they start at 1 in a random encoder, the image's feature is much larger than the word embeddings, and
+# masked words are predicted no better than from text alone (experiments/LOG.md).
 SMALL = preset(
     "vl-bert/small/pretrain",
     "Pre-training for small worlds and one core; soft region labels and no relation, as in the ICLR version.",
@@ -164,8 +164,8 @@ RECIPES: tuple[Preset, ...] = (
         for base in (PRETRAIN, VQA, VCR, REFERRING)
     ),
     # Half of each batch is text without images (ICLR version, section 3.3). `--set data.text=FILE` names a file with
-    # one sentence per line; the authors use BooksCorpus and Wikipedia. Only 128 of 256 samples are pairs (the code: 4 x
-    # 32 pairs and 4 x 32 texts), so 10 epochs of pairs take twice as many steps.
+    # one sentence per line; the authors use BooksCorpus and Wikipedia. Only 128 of 256 samples are pairs (authors'
+    # code: 4 x 32 pairs and 4 x 32 texts), so 10 epochs of pairs take twice as many steps.
     PRETRAIN.but(
         "vl-bert/iclr/text-too",
         "The ICLR version's pre-training: half of each batch is text without images (data.text).",
@@ -185,8 +185,8 @@ RECIPES: tuple[Preset, ...] = (
         objectives={"text_alone": 1.0},
     ),
     # Fast R-CNN is also trained, as a separate parameter group. It has a ResNet-101, whose stem, stage 1 and batch
-    # norms are frozen. A step has 256 pairs with images of 600 x 1000 pixels, here in micro-batches of 4. In the code,
-    # half of the samples are text without images (`official/text-too` has the keys for it). The code starts from a
+    # norms are frozen. A step has 256 pairs with images of 600 x 1000 pixels, here in micro-batches of 4. In the
+    # authors' code, half of the samples are text without images (see `official/text-too`), and training starts from a
     # detector of Visual Genome (`network_init`).
     OFFICIAL.but(
         "vl-bert/official/end-to-end",

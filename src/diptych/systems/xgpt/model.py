@@ -145,7 +145,7 @@ class Xgpt(DecoderModel):
         """Return the layers of the decoder. They are the encoder's layers, except with structure=encdec."""
         return self.own_decoder if self.config.structure == "encdec" else self.encoder
 
-    # ---- reading -------------------------------------------------------------------------------------
+    # ---- encoding of regions and text ----------------------------------------------------------------
 
     def forward(self, batch: Batch) -> States:
         x, present, regions = self._embed(batch)
@@ -155,7 +155,7 @@ class Xgpt(DecoderModel):
             states, target = self._in_one(batch, x, present, regions)
         else:
             closed = closing(~attention_mask(tables, regions, text, 0, present)[:, None], x)
-            # A decoder attends to all states of the encoder, so none may be left out.
+            # With a target, the decoder attends to all states of the encoder, so all are computed.
             requested = self._requested(batch, x, regions) if batch.target is None else None
             for layer in self.encoder[:-1]:
                 x = layer(x, closed)
@@ -214,16 +214,16 @@ class Xgpt(DecoderModel):
         """Return True if the batch predicts regions, which are then not read. Raises RecipeError for a mixed batch."""
         predicted = [table == REGIONS_AFTER_TEXT for table in batch.attention]
         if any(predicted) and not all(predicted):
-            raise RecipeError("XGPT cannot generate words and regions in one batch, because its tasks alternate")
+            raise RecipeError("XGPT generates either words or regions in a batch; train these objectives in turn")
         return all(predicted)
 
-    # ---- writing -------------------------------------------------------------------------------------
+    # ---- text generation -----------------------------------------------------------------------------
 
     def _target(self, batch: Batch) -> Float[Tensor, "B U D"]:
         assert batch.target is not None
         if strange := {table.name for table in batch.attention} - {table.name for table in KNOWN}:
             raise RecipeError(
-                f"XGPT cannot write text by {strange.pop()!r}, which does not use its decoder; choose generate_text"
+                f"XGPT's decoder does not support the attention mask {strange.pop()!r}; use the objective generate_text"
             )
         if not self._text_alone(batch):
             return self._words(batch.target, places=batch.target_start)
@@ -271,7 +271,7 @@ class Xgpt(DecoderModel):
             assert isinstance(layer, Layer)
             if self.config.structure == "enc":
                 pasts.append(LayerCache(layer.attention.keys_values(x)))
-            # No layer reads the output of the last layer.
+            # In structure `enc`, the output of the last layer is not needed.
             if self.config.structure != "enc" or layer is not self.encoder[-1]:
                 x = layer(x, closed)
         if self.config.structure != "enc":

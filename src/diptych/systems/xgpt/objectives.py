@@ -98,6 +98,6 @@ class XgptObjectives(Objectives):
         for name, weight in self.weights().items():
             if weight:
                 own = objectives[name]
-                objective = own if name == "regions" else per(self.loss_per, own)  # Eq. 5 already divides by N
+                objective = own if name == "regions" else per(self.loss_per, own)  # Eq. 5 has a mean already
                 updates.append((OneForward((objective,), {own.name: weight}), 1.0))
         return Schedule(tuple(updates), order="in turn" if len(updates) > 1 else "together")

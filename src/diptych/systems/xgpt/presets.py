@@ -43,14 +43,14 @@ PRETRAIN = preset(
     model=XgptConfig.base(),
     init="paper: xgpt/text",
     objectives=XgptObjectives(),
-    # After a warm-up of 4% of the steps, the inverse square root schedule falls to a fifth of the highest rate, 2e-5.
+    # The warm-up is 4% of the steps. Then the learning rate falls by inverse square root to 2e-5, a fifth of its peak.
     optimizer=OptimizerConfig(
         kind="adam", lr=1e-4, betas=(0.9, 0.98), eps=1e-9, schedule="inverse_sqrt", warmup_share=0.04
     ),
     training=TrainingConfig(
         steps=240_000, batch=512, micro_batch=64, validate_every=2500, average_best=4, keep=2
     ),  # the paper averages weights only in pre-training (section 5.3)
-    # A generated caption has at most the length of captions in training, plus [SEP].
+    # The maximum length of a caption in training, plus [SEP].
     decoding=DecodingOptions(beams=2, max_words=58),
     # There are 60 positions: 57 words, [SEP], and [MASK] [SEP] for an answer.
     data=DataConfig(max_words=57, tokens="bpe"),
@@ -83,7 +83,8 @@ CAPTION = PRETRAIN.but(
     optimizer={"lr": 1e-5},
     training={"steps": 33_000, "average_best": 0},
 )
-# The paper has no VQA and no retrieval. As for VL-BERT and TDEN: 20 epochs of VQA 2.0, 30 of Flickr30k, batch 128.
+# The paper has no VQA and no retrieval, so these settings follow VL-BERT and TDEN: 20 epochs of VQA 2.0, 30 of
+# Flickr30k, batch 128.
 VQA = PRETRAIN.but(
     "xgpt/vqa",
     "Questions of VQA 2.0, which the paper does not have.",
@@ -155,9 +156,9 @@ RECIPES: tuple[Preset, ...] = (
     *table_2(IN_DOMAIN, 11_000),
     *table_2(SMALL, 300),
     *table_2(SMALL_IN_DOMAIN, 300),
-    # Table 3 has no pre-training, so these recipes use the learning rate of pre-training. Section 6 requires "a similar
-    # number of parameters". So the tiny EncDec has 3 + 3 layers and 79 M parameters. The others have 72 M; with 6 + 6
-    # layers it would have 129 M. CIDEr in the paper: 112.1, 110.8, 112.7, 112.9.
+    # The models of Table 3 are not pre-trained, so these recipes use the learning rate of pre-training. Section 6 asks
+    # for "a similar number of parameters", so the tiny EncDec has 3 + 3 layers and 79 M parameters: 6 + 6 layers would
+    # have 129 M, and the other tiny models have 72 M. CIDEr in the paper: 112.1, 110.8, 112.7, 112.9.
     *(
         CAPTION.but(
             f"xgpt/caption/table-3-{name}",
@@ -202,6 +203,6 @@ RECIPES: tuple[Preset, ...] = (
         objectives=TEXT_ALONE,
         data=LINES,
     ),
-    small_scst(SMALL_CAPTION, "decoder"),  # the paper has no SCST, but the papers of the other systems have it
+    small_scst(SMALL_CAPTION, "decoder"),  # SCST is not in XGPT's paper, but in the papers of other systems
     *photos(SMALL, SMALL_CAPTION),
 )

@@ -35,7 +35,7 @@ class _LastMap(nn.Module):
         if cells.ndim == 4:
             return channels_second(cells, self.feed.layout)
         raise RecipeError(
-            f"the output {self.output} is {tuple(cells.shape)}, expected a map (B, F, h, w) or tokens (B, N, F); "
+            f"output {self.output} has shape {tuple(cells.shape)}, expected a map (B, F, h, w) or tokens (B, N, F); "
             f"pass --set map=NAME with another output: {', '.join(self.graph.outputs)}"
         )
 

@@ -97,7 +97,7 @@ def load_whole(library: Any, source: str, unused: tuple[str, ...] = (), **option
     )
     for name in sorted(loaded["missing_keys"]):
         if not set(unused) & set(name.split(".")):
-            raise CheckpointError(f"{source} lacks {name}, which the network needs; pass its weights, with all files")
+            raise CheckpointError(f"{source} lacks the weights {name}; pass a model with all weights")
         with torch.no_grad():
             model.state_dict()[name].zero_()
     return model

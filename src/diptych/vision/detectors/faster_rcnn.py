@@ -103,7 +103,7 @@ class FasterRCNN(NetworkDetector[Network]):
         maps: Any = self.network.backbone(images.tensors)
         maps = maps if isinstance(maps, dict) else OrderedDict([("0", maps)])
         proposals, _ = self.network.rpn(images, maps, None)
-        # A box around the whole image is put before the proposals of each image; `_one` removes it.
+        # A box around the whole image is added before the proposals of each image, and removed in `_one`.
         whole = [torch.tensor([[0.0, 0.0, w, h]], device=device) for h, w in images.image_sizes]
         boxes = [torch.cat(both) for both in zip(whole, proposals, strict=True)]
         features, logits, moves = self._describe(maps, boxes, images.image_sizes)

@@ -43,7 +43,7 @@ NAMES = "classes.txt"
 WHOLE_BOXES = "all, each box the whole picture"  # value of the contract's `selection` for features without boxes
 MOST_REGIONS = 10_000
 LARGEST = 65504.0  # the largest float16 number, because stores hold features in float16
-LONGEST = 1_000_000  # a width, height or coordinate is at most this many pixels
+LONGEST = 1_000_000  # maximum of a width, height or coordinate, in pixels
 ROUNDED = 1e-3  # maximum amount by which a probability may exceed 1, because of rounding to float16
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
@@ -128,7 +128,7 @@ class GivenRegions:
         """Compute the profile of the features from a sample of images that is spread over all files."""
         features = []
         for raw in self.files.some(PICTURES):
-            with suppress(DataError):  # `detect` reports invalid features
+            with suppress(DataError):  # skipped here, because `detect` reports invalid features
                 values = _numbers(raw, raw.named, raw.features, 2)
                 if len(values) and values.shape[1] == self.feature_size:
                     features.append(values)
@@ -245,7 +245,7 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
     if known is None and record.image is not None and record.image.is_file():
         known = picture_size(record.image)
     if raw.fractions or whole_boxes:
-        return known or own or (1, 1)  # the boxes need no size in pixels
+        return known or own or (1, 1)  # such boxes do not depend on the size in pixels
     if own is None:
         if known is not None:
             return known
@@ -254,7 +254,7 @@ def _size(raw: Raw, record: Record, whole_boxes: bool) -> tuple[int, int]:
     if known is None or own == known:
         return own
     if same_shape(own, known):
-        return own  # boxes refer to a resized version of the image
+        return own  # the boxes are for a resized version of the image
     if own[0] != own[1] or not raw.one_side:
         wanted = f"features of {record.key!r}, which has {known[0]} x {known[1]}"
         remedy = "check which image the features belong to"

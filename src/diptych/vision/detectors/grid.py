@@ -97,5 +97,5 @@ def backbone_of(name: str, option: str) -> Backbone:
     grid = load_detector(Path(name))
     if not isinstance(grid, Grid):
         held = grid.contract.extractor
-        raise RecipeError(f"{option} {name} holds {held}; pass a backbone or a grid detector's folder")
+        raise RecipeError(f"{option} {name} holds the detector {held}; pass a backbone or a grid detector's folder")
     return grid.backbone

@@ -80,7 +80,7 @@ class GroundTruth:
                 for name, value in thing.attributes.items():
                     row[self._columns[f"{name}={value}"]] = 1
             except KeyError as error:
-                raise DataError(f"{error}: an unknown kind of object or attribute", key=record.key) from error
+                raise DataError(f"unknown object kind or attribute {error}; extract again", key=record.key) from error
         boxes = torch.tensor([thing.box for thing in record.objects]).reshape(-1, 4)
         return Regions(
             boxes=boxes,

@@ -47,5 +47,5 @@ def _load_kernels() -> None:
     for folder in (package and package.submodule_search_locations) or ():
         for library in Path(folder).glob("_C*.so"):
             torch.ops.load_library(library)  # type: ignore[no-untyped-call]
-    if not hasattr(torch.ops.torchvision, "nms"):  # the library of this build of torchvision was not found
+    if not hasattr(torch.ops.torchvision, "nms"):  # no _C*.so has the kernels
         import torchvision.ops  # noqa: F401

@@ -130,7 +130,7 @@ def fetched(name: str) -> Path:
     if (match := HUB_NAME.fullmatch(name)) is None:
         raise RecipeError(
             f"{name!r} has no fixed version; expected hub:USER/NAME@COMMIT with the 40 digits of the commit (on the "
-            "hub: Files, History), because a branch can change, and the features with it"
+            "hub: Files, History), because the detector and its features change if a branch changes"
         )
     use = (
         f"pass the folder of {DESCRIBED} and {WEIGHTS}, or the file of weights: diptych import detector FILE --out OUT"
@@ -141,7 +141,7 @@ def fetched(name: str) -> Path:
     for file in HUB_FILES:
         if (path := from_hub(match[1], file, match[2], use)) is not None:
             return path
-    raise CheckpointError(f"{name} has neither {DESCRIBED} nor {' nor '.join(HUB_FILES)}; pass a detector")
+    raise CheckpointError(f"{name} has neither {DESCRIBED} nor {' nor '.join(HUB_FILES)}; pass a detector's repository")
 
 
 def _names_of(path: Path | None) -> list[str]:

@@ -20,7 +20,7 @@ from diptych.vision.image_files import ENDINGS
 FORMATS = {"npz": npz.units, "tsv": tsv.units, "h5": vlp.units, "npy": npy.units, "json": vl_bert.units,
            "LMDB": lmdb.units, "Arrow": arrow.units}  # fmt: skip
 FORMS = (
-    "npz of our own, of X-modaler, MILVLG or UNITER; BUTD's or LXMERT's tsv; Unified VLP's h5 or npy; VL-BERT's json "
+    "npz of Diptych, X-modaler, MILVLG or UNITER; BUTD's or LXMERT's tsv; Unified VLP's h5 or npy; VL-BERT's json "
     "or zip; UNITER's or MMF's LMDB; MMF's npy; Hugging Face's Arrow"
 )
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class FeatureFiles:
     exact: dict[str, Place] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # messages about duplicates and about files that are not read
     _places: dict[str, list[Place]] = field(default_factory=dict)  # name -> all places with this name, in order
-    # Lines that were cut short and run into the next line: (file, end of the joined line, with the next line's name).
+    # Truncated lines that are joined with the next line: (file, end of the joined line, with the next line's name).
     _joined: list[tuple[Path, str]] = field(default_factory=list)
     _loose: list[dict[str, Place | None]] = field(default_factory=lambda: [{}, {}, {}])
 
@@ -87,7 +87,7 @@ class FeatureFiles:
             return
         for known, form in zip(self._loose, _looser(bare), strict=True):
             if form is not None:
-                known[form] = None if form in known else place  # None: several names have this form
+                known[form] = None if form in known else place  # None: ambiguous, because several names have this form
 
     def of(self, record: Record) -> Place:
         """Return the location of a record's regions.
@@ -110,14 +110,13 @@ class FeatureFiles:
                     if place is None:
                         raise DataError(
                             f"several features in {self.path} match {record.key!r}; name the "
-                            "features like the images, with the images' folders"
+                            "features like the images, including their folders"
                         )
                     return place
         for path, joined in self._joined:
             if joined.endswith(tuple(names)):
                 raise NoFeatures(
-                    f"{path}: the line before {record.key!r} is truncated, so both are in one line; download the "
-                    "file again"
+                    f"{path}: the line before {record.key!r} is truncated and joined with it; download the file again"
                 )
         raise NoFeatures(
             f"found no features of {record.key!r} in {self.path}; name them like the image (the first names in it are "

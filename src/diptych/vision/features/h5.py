@@ -30,8 +30,8 @@ from diptych.vision.limited import ALIGNED, Ended, LimitedProcesses, Reply, Room
 
 PARTS = 4000  # maximum number of files in a set: Unified VLP's release has 3 for each of 1,000 parts, and a few more
 MOST_CHUNKS = 4096  # maximum number of chunks of a dataset
-AHEAD = 2  # arrays of this many further images are requested while an image is processed
-MOST_ENDED = 3  # a file that has ended 3 processes is not read again
+AHEAD = 2  # number of further images whose arrays are requested while an image is processed
+MOST_ENDED = 3  # a file that has crashed 3 processes is not read again
 REWRITE = "write the file again, with its arrays in it"
 Arrays = Mapping[Path, Array | None]  # file -> its array, or None if it has none
 NONE: Arrays = {}
@@ -73,7 +73,7 @@ class OpenFiles:
         ahead = self._ahead.pop((name, *paths), None)
         try:
             return ahead.result() if ahead is not None else self._ask("each", paths, name, where) if paths else {}
-        except Ended:  # a file ended the process: read each file separately, so that the error names the right one
+        except Ended:  # a file crashed the process: read each file separately, so that the error names the right one
             return {path: self.find(path, name, where) for path in paths}
 
     def expect(self, paths: Sequence[Path], name: str, where: str) -> None:
@@ -81,7 +81,7 @@ class OpenFiles:
 
         The later call raises the request's errors.
         """
-        if len(self._ahead) > AHEAD:  # requests whose results the caller did not use
+        if len(self._ahead) > AHEAD:  # drop requests whose results were not used
             self._ahead.clear()
         if paths:
             self._ahead[name, *paths] = _thread().submit(self._ask, "each", paths, name, where)
@@ -89,9 +89,9 @@ class OpenFiles:
     def _ask(self, what: str, paths: Sequence[Path], name: str, where: str) -> Arrays:
         path = paths[0]
         needed("h5py", f"{path.name}, an h5,")
-        damaged, remedy = f"data in {path} at which HDF5", "download the file again, or remove it"
+        damaged, remedy = f"unreadable data in {path}", "download the file again, or remove it"
         if self._ended[path] == MOST_ENDED:
-            refuse(where, f"{damaged} ended {MOST_ENDED} processes", "a file that HDF5 can read", remedy)
+            refuse(where, f"{damaged}, which crashed {MOST_ENDED} processes", "a file that HDF5 can read", remedy)
         folder = "/" if path.is_absolute() else os.getcwd()
         request = {"what": what, "paths": [str(one) for one in paths], "folder": folder, "name": name, "where": where}
         try:
@@ -100,7 +100,7 @@ class OpenFiles:
             if len(paths) > 1:
                 raise Ended from None
             self._ended[path] += 1
-            refuse(where, f"{damaged} {error}", "data that HDF5 can read", remedy)
+            refuse(where, f"{damaged} (HDF5 {error})", "data that HDF5 can read", remedy)
 
 
 @cache

@@ -161,7 +161,7 @@ def _array(value: Any, where: str, name: str) -> Array:
         kind = np.dtype(value[b"type"].decode("ascii"))
         shape, content = tuple(value[b"shape"]), value[b"data"]
         if kind.kind not in "fiu" or math.prod(shape) * kind.itemsize != len(content):
-            raise ValueError(f"{kind} {shape} from {len(content)} bytes")
+            raise ValueError(f"found {len(content)} bytes for {kind} {shape}")
         return np.frombuffer(content, kind).reshape(shape)
     except (KeyError, TypeError, ValueError, AttributeError, UnicodeDecodeError) as error:
         refuse(where, f"`{name}` that is not an array ({error})", "an array", AGAIN)

@@ -17,7 +17,8 @@ MEANS = 256
 LONGEST_NAME = 200
 NAMED_IN = "extractor.txt"
 NAME_IT = f"if it is the same, write its name to {NAMED_IN} next to both sets of features"
-# Limits for two sets of features from one extractor, measured on Storybook images (experiments/LOG.md).
+# Within these limits, two sets of features count as from one extractor. Measured on Storybook images (see
+# experiments/LOG.md).
 MOST_TIMES = 3.0  # maximum ratio between the root mean squares of the values
 FEWEST_MEANS = 32  # with fewer feature dimensions, the means correlate by chance
 LEAST_EXPECTED = 0.4  # if the expected correlation is lower, there are too few images to decide
@@ -50,7 +51,7 @@ def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
         return f"root mean square of the values {one.size:.3g}, not {other.size:.3g}"
     if len(one.means) != len(other.means) or len(one.means) < FEWEST_MEANS:
         return None
-    spread = max(one.spread, other.spread)  # the larger one, because a profile of one image has a spread of 0
+    spread = max(one.spread, other.spread)  # the larger spread, because a profile of one image has a spread of 0
     expected = 1.0
     for profile in (one, other):
         variance = float(np.var(profile.means))

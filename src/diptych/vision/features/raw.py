@@ -21,9 +21,9 @@ from diptych.runtime.extras import requires_extra
 Array = npt.NDArray[Any]
 V = TypeVar("V")
 T = TypeVar("T")
-NAMED = 3  # a message lists at most this many damaged entries
-LOOKED_AT = 20  # the format is recognised from at most this many first entries
-MOST_BYTES = 256 * 2**20  # an array may have at most this many bytes
+NAMED = 3  # maximum number of damaged entries in a message
+LOOKED_AT = 20  # number of first entries from which the format is recognised
+MOST_BYTES = 256 * 2**20  # maximum number of bytes of an array
 # Version of an npy file -> number of bytes that hold the header's length, and the function that reads the header.
 HEADERS: Mapping[tuple[int, int], tuple[int, Callable[[io.BytesIO], Any]]] = {
     (1, 0): (2, np.lib.format.read_array_header_1_0),

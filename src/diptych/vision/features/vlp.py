@@ -46,7 +46,7 @@ class ReleaseFiles:
     """The h5 files of a VLP release with the same prefix."""
 
     path: Path
-    features: dict[str, Path]  # the three characters at the end of a file's name -> the file
+    features: dict[str, Path]  # last three characters of a file's name -> the file
     classes: dict[str, Path]
     boxes: Boxes
     opened: OpenFiles

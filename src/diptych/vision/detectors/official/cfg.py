@@ -11,7 +11,7 @@ KEY = re.compile(r"^(\s*)([A-Za-z_]\w*):(?:\s+(.*))?$")
 TAG = re.compile(r"!!?\S+|&\w+")
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
 LONGEST, MOST_SECTIONS = 2**16, 200  # a `cfg` with more characters or opening braces is refused
-NOT_SECTIONS = {"dictitems"}  # this key contains an AttrDict's values, and is not a section itself
+NOT_SECTIONS = {"dictitems"}  # the values of an AttrDict are below this key, which is not a section itself
 
 
 def cfg_values(text: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from diptych.vision.detectors.official.boxes import DETECTRON2, BoxConvention
 
-LOWEST = 1e-6  # if `floor` has fallen to this probability or below, `choose` searches all boxes
+LOWEST = 1e-6  # at this probability or below, `choose` sets its floor to 0 and searches all boxes
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def _known(tensors: Tensors, cfg: str | None, source: str) -> Converted:
 def _take(tensors: Tensors, name: str, source: str, count: int | None = None) -> Tensor:
     """Return the tensor `name` as float32. `count`: require a vector of this length. Raises CheckpointError."""
     if name not in tensors:
-        raise CheckpointError(f"{source} has no {name}; copy it again, or pass a file of this network")
+        raise CheckpointError(f"{source} has no {name}; copy it again, or pass a complete file")
     if count is not None and tensors[name].shape != (count,):
         raise CheckpointError(f"{source}: {name} has shape {tuple(tensors[name].shape)}, not {(count,)}; copy it again")
     return tensors[name].float()
@@ -160,11 +160,11 @@ def _anchors(tensors: Tensors, count: int, done: Converted, source: str) -> Tens
             raise CheckpointError(f"{source}: {BUTD_ANCHORS} is {tuple(own.shape)}, not {(count, 4)}; copy it again")
         done.renamed[BUTD_ANCHORS] = "anchors"
         if own.shape != usual.shape or not torch.allclose(own, usual, atol=0.01):
-            done.notes.append(f"anchors: the file's differ from the default ones; the first is {own[0].tolist()}")
+            done.notes.append(f"the file's anchors differ from the default ones; the first is {own[0].tolist()}")
         return own
     if len(usual) != count:
         raise CheckpointError(
-            f"{source} has {count} anchors per cell, but not their sizes (`{BUTD_ANCHORS}`); without sizes, expected "
+            f"{source} has {count} anchors per cell, but lacks their sizes (`{BUTD_ANCHORS}`); without sizes, expected "
             f"the {len(usual)} default anchors"
         )
     done.notes.append(f"assumed: the {count} default anchors (the file has none); the first is {usual[0].tolist()}")

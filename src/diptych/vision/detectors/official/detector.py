@@ -65,7 +65,7 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
                 pyramid = X101Shape.of(sizes, source)
                 pipeline = X101Pipeline(fill(X101(pyramid, settings.stride), tensors, source), settings)
         except KeyError as error:
-            raise CheckpointError(f"{source} has no {error}; copy it again, or pass a file of this network") from error
+            raise CheckpointError(f"{source} has no {error}; copy it again, or pass a complete file") from error
         except (IndexError, ZeroDivisionError, ValueError, RuntimeError) as error:
             raise CheckpointError(
                 f"{source} has tensors whose sizes do not fit together ({error}); copy the file again"

@@ -63,7 +63,7 @@ def by_size(picture: Picture, shorter: int, longer: int) -> Prepared:
     rows, columns = (int(side + 0.5) for side in sides)
     _check_sides(rows, columns, picture)
     image = interpolate(picture.flip(0)[None].float(), (rows, columns), mode="bilinear", align_corners=False)[0]
-    # The reference code holds these scales, by which it multiplies boxes, in float32.
+    # The reference code multiplies boxes by these scales in float32.
     return Prepared(_less_mean(image, flipped=True), (columns / width, rows / height), (width, height))
 
 

@@ -35,7 +35,7 @@ COARSEST = 32  # stride of res5; the image's sides are padded to a multiple of i
 class X101Settings(OfficialSettings):
     """Settings of Detectron's ResNeXt-101 that are not in the weights."""
 
-    stride: Stride = "3x3"  # which convolution of a bottleneck has the stride
+    stride: Stride = "3x3"  # the convolution of a bottleneck that has the stride
     samples: int = 2  # RoIAlign's sampling points per cell and axis; 0: one per pixel
     delta_weights: tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
     anchor_size: float = 32.0  # in pixels on P2; it doubles with each coarser map

@@ -222,7 +222,7 @@ class CenternetProposer(GraphProposer):
             (place,) = (node for node in graph.nodes.values() if node.op == "Placeholder")
             sizes = [int(axis["size"]) for axis in place.attr["shape"]["shape"]["dim"]]
             if sizes[1:] != [sizes[1], sizes[1], 3] or not 32 <= sizes[1] <= 2048 or sizes[1] % 32:
-                raise ValueError(f"an input of {sizes}, expected (batch, side, side, 3)")
+                raise ValueError(f"found an input of {sizes}, expected (batch, side, side, 3)")
             shape = CenternetShape(sizes[1], len(weights["CenternetHead/centernet_cls_output/biases"]))
             with torch.device("meta"):
                 layers = {name: one for name, one in Centernet(shape).named_modules() if isinstance(one, _Conv)}
@@ -239,7 +239,7 @@ class CenternetProposer(GraphProposer):
                 if layer.offset is not None and layer.bias is not None:
                     tensors[f"{name}.bias"] = torch.from_numpy(weights[layer.offset]).float().view(layer.bias.shape)
         except KeyError as error:
-            raise CheckpointError(f"{graph.source} lacks {error.args[0]} of CenterNet; pass the package") from None
+            raise CheckpointError(f"{graph.source} lacks CenterNet's {error.args[0]}; pass the whole package") from None
         except (ValueError, TypeError, IndexError, RuntimeError) as error:
-            raise CheckpointError(f"{graph.source} is not CenterNet ({error}); pass the package") from None
+            raise CheckpointError(f"{graph.source} is not CenterNet ({error}); pass the unchanged package") from None
         return shape, tensors

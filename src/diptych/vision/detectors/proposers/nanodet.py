@@ -189,11 +189,11 @@ def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
         sizes = [int(axis["size"]) for axis in place.attr["shape"]["shape"]["dim"]]
         count, wanted = len(kernels), 1 + sum(2 + 2 * blocks for blocks in BLOCKS) + 3 + 2 * 3
         if count != wanted:
-            raise ValueError(f"{count} convolutions, expected {wanted}")
+            raise ValueError(f"found {count} convolutions, expected {wanted}")
         if sizes[1:] != [3, sizes[2], sizes[2]] or not 32 <= sizes[2] <= 2048 or sizes[2] % 32:
-            raise ValueError(f"an input of {sizes}, expected (batch, 3, side, side)")
+            raise ValueError(f"found an input of {sizes}, expected (batch, 3, side, side)")
         if (classes := len(kernels[-1]) - SIDES * BINS) < 1:
-            raise ValueError(f"{classes} classes")
+            raise ValueError(f"found {classes} classes, expected 1 or more")
         return NanodetShape(sizes[2], len(kernels[0]), len(kernels[-2]), classes)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise CheckpointError(f"{graph.source} is not NanoDet-g ({error}); pass NanoDet-g") from None

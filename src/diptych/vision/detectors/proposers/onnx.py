@@ -194,8 +194,8 @@ class OnnxProposer(Proposer):
         if wanted.outputs == "apart":
             if table.shape[1] != 4:
                 raise RecipeError(
-                    f"{wanted.boxes} has {table.shape[1]} numbers per box, expected 4; pass --set outputs=rows, "
-                    "columns or chosen if it also has scores; otherwise export the network so that it decodes its boxes"
+                    f"{wanted.boxes} has {table.shape[1]} numbers per box, expected 4; if it also has scores, pass "
+                    "--set outputs=rows, columns or chosen; otherwise export the network with decoded boxes"
                 )
             if wanted.scores is None:
                 return table, torch.ones(len(table)), None
@@ -237,7 +237,7 @@ class OnnxProposer(Proposer):
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
             raise CheckpointError(
                 f"{self.name}: found the class number {int(labels.max())}, expected {count} classes, numbered from "
-                f"{self.settings.first_label}; pass --set classes=N, --set first_label=N, or all names"
+                f"{self.settings.first_label}; pass --set classes=N, --set first_label=N, or all class names"
             )
         self._check_count(count)
         return scores, torch.zeros(len(scores), count).scatter_(1, numbers[:, None], scores[:, None])
@@ -246,7 +246,7 @@ class OnnxProposer(Proposer):
         if self.class_names and len(self.class_names) != count:
             raise CheckpointError(
                 f"{self.name} has {count} classes, but {len(self.class_names)} names were given; pass one per class "
-                "(--class-names), or if one class means no object, --set background=first or last"
+                "(--class-names); if one class means no object, pass --set background=first or last"
             )
 
 

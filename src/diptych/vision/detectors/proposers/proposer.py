@@ -19,8 +19,8 @@ class Candidates:
     scores: Float[Tensor, "N"]
     labels: Float[Tensor, "N C"] | None  # class probabilities; None: the network has no classes
     features: Float[Tensor, "N F"] | None = None  # a feature per box, if the network computes them
-    maps: Sequence[Float[Tensor, "_ _ _"]] = ()  # or feature maps of a square, of which the image covers `share` (x, y)
-    share: Float[Tensor, "2"] | None = None
+    maps: Sequence[Float[Tensor, "_ _ _"]] = ()  # or feature maps of the padded square image
+    share: Float[Tensor, "2"] | None = None  # part of the square's width and height that the image covers
 
 
 class Proposer(nn.Module):

@@ -28,7 +28,7 @@ TFJS = "tfjs:"
 MOST_JSON = 16 * 2**20  # size limit of the JSON file, in bytes
 MOST_SHARD = 256 * 2**20
 MOST_UNPACKED = 512 * 2**20  # size limit of an unpacked archive, in bytes; NanoDet's package has 173 million bytes
-INSIDE = ("", "models", "package/models")  # folders of a package in which models are searched
+INSIDE = ("", "models", "package/models")  # folders of a package that are searched for models
 MODELS = ("nanodet", "centernet")
 KINDS = {"float32": "<f4", "int32": "<i4", "float16": "<f2"}
 
