@@ -45,9 +45,9 @@ def test_vectors_have_unit_length_and_give_the_scores(folder: Path, detector: St
     np.testing.assert_allclose(towers.encode_text(texts[2]), words[2], atol=1e-5)
     np.testing.assert_allclose(towers.match(paths, texts), images @ words.T, atol=1e-5)
     for empty in ("", [" "]):
-        with pytest.raises(ServingError, match="^a text is empty; write it in words"):
+        with pytest.raises(ServingError, match=r"^a text is empty; write it in words"):
             towers.encode_text(empty)
-        with pytest.raises(ServingError, match="^a text is empty"):
+        with pytest.raises(ServingError, match=r"^a text is empty"):
             towers.match(paths, empty)
     assert towers.encode_image([]).shape == towers.encode_text([]).shape == (0, images.shape[1])
 

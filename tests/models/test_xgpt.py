@@ -304,7 +304,7 @@ def test_too_much_is_refused_with_the_way_out():
     with pytest.raises(DataError, match=r"6 regions, but the model reads at most 5; .* raise model.max_regions"):
         model()(collate([toy.sample(1, 5), toy.sample(2, 6)]))
     long = replace(toy.sample(1, 1), text=torch.full((13,), 7))
-    with pytest.raises(DataError, match=r"a text has 13 words, .* positions for 12; lower data.max_words"):
+    with pytest.raises(DataError, match=r"a text has 13 words, .* positions for 12; shorten it"):
         model()(collate([long]))
     with pytest.raises(RecipeError, match="the captions need 13 words"):
         model().begin(collate([toy.sample(1, 1)]), 13)

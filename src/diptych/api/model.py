@@ -383,9 +383,9 @@ class Model(Mapped):
         if not has_towers(folder.model):
             reads = "; it scores pairs: model.match(images, texts)" * can_search(folder.model)
             raise UnsupportedError(
-                f"{folder.name} ({folder.architecture.system}) cannot encode an image or a text as a vector{reads}; this "
-                f"command trains a model that can: diptych finetune retrieval --from-scratch --recipe {TOWERS} --data "
-                f'STORE --out RUN, or in Python diptych.finetune("retrieval", store, recipe="{TOWERS}").model'
+                f"{folder.name} ({folder.architecture.system}) cannot encode images and texts as vectors{reads}; train "
+                f"a model that can: diptych finetune retrieval --from-scratch --recipe {TOWERS} --data STORE "
+                f'--out RUN, or in Python diptych.finetune("retrieval", store, recipe="{TOWERS}").model'
             )
 
 

@@ -43,8 +43,8 @@ def refuse_more_words(words: int, most: int) -> None:
     """Raise DataError if a text has more words (including special tokens) than the model has positions (`most`)."""
     if words > most:
         raise DataError(
-            f"a text has {words} words, but the model has positions for {most}; lower data.max_words, or raise "
-            "model.positions"
+            f"a text has {words} words, but the model has positions for {most}; shorten it, or for training "
+            "lower data.max_words or raise model.positions"
         )
 
 

@@ -149,7 +149,7 @@ class Learner:
         if not self.held_out and self.recipe.training.validate_every is not None:
             yield (
                 f"no records in split {self.recipe.data.validation!r}: nothing to validate on, so the last weights are "
-                "kept; choose another split with --set data.validation=NAME"
+                "kept; choose another split with the setting data.validation"
             )
         if 0 < len(self.held_out) < FEWEST and self.recipe.training.validate_every is not None:
             yield (

@@ -284,7 +284,7 @@ def _check(predictor: Searcher, shortlist: int | None, by: Searcher | None, gall
     elif not can_search(folder.model):
         problem = (
             f"{folder.name} was not trained to match images and texts, so it cannot search; train it: "
-            f"diptych finetune retrieval --model {folder.name}"
+            f"diptych finetune retrieval --data DATA --model {folder.name} --out RUN"
         )
     elif (shortlist is None) != (by is None):
         problem = "a shortlist needs a size and a model: pass both --shortlist N and --shortlist-by MODEL"

@@ -188,7 +188,7 @@ class TaskSpec:
             trained = "no task" if trained_for is None else trained_for
             raise UnsupportedError(
                 f"the model {where} was trained for {trained} and cannot {self.required_interface.verb}; pass a model "
-                f"that was trained for {self.name}: diptych finetune {self.name}"
+                f"that was trained for {self.name}: diptych finetune {self.name} --data DATA --model MODEL --out RUN"
             )
 
     def by_key(self, predictions: Iterable[Prediction]) -> Predicted:
