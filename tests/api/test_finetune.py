@@ -192,7 +192,7 @@ def test_data_without_what_the_task_learns_from_is_refused_before_anything_is_wr
 ) -> None:
     images = sorted(world.rglob("*.png"))[:3]
     data = Dataset.from_rows([{"image": path, "caption": "a dog", "split": "train"} for path in images])
-    with pytest.raises(DataError, match="rows has no questions with answers in split 'train', which vqa is trained"):
+    with pytest.raises(DataError, match="vqa needs questions with answers, but split 'train' of rows has none"):
         finetune("vqa", data, pretrained.folder, out="run")
     with pytest.raises(DataError, match=r"world\[val\] has no records in split 'train'; it has val \(4\)"):
         finetune("caption", Dataset.read(world)["val"], pretrained.folder, out="run")
@@ -212,7 +212,7 @@ def test_pre_training_reads_questions_with_answers_where_there_are_no_captions(
     assert tokens.knows(tokens.encode("big dog"))
     shutil.copy(images[0], "0.png")
     Path("judged.jsonl").write_text('{"image": "0.png", "statement": "a dog", "true": true, "split": "train"}')
-    with pytest.raises(DataError, match=r"no captions or questions with answers in split 'train', which pretrain"):
+    with pytest.raises(DataError, match=r"pretrain needs captions or questions with answers, but split 'train' of "):
         pretrain("judged.jsonl", recipe=kept, out="none", detector=detector, settings=tiny)
 
 

@@ -181,4 +181,4 @@ def test_a_data_set_is_several_images() -> None:
 
 def test_boxes_end_where_the_image_does(model: diptych.Model) -> None:
     beyond = Regions(torch.tensor([[-0.1, 0.0, 1.2, 0.5]]), torch.ones(1), (10, 20))
-    assert model._fields(Record("a", regions=beyond), Record("a"))["boxes"] == ((0, 0, 10, 10),)
+    assert model._details(Record("a", regions=beyond), Record("a"))["boxes"] == ((0, 0, 10, 10),)

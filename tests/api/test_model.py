@@ -163,9 +163,9 @@ def test_pairs_are_matched_and_searched(model: diptych.Model, folder: Path) -> N
     assert [path for path, _ in hits] == wanted
     assert [path for path, _ in there] == wanted[:2]
     assert [score for _, score in hits] == pytest.approx(sorted(scores[:, 0], reverse=True), abs=1e-5)
-    with pytest.raises(UnsupportedError, match=r"cannot encode an image or a text.*model\.match\(images, texts\)"):
+    with pytest.raises(UnsupportedError, match=r"cannot encode images and texts.*model\.match\(images, texts\)"):
         model.encode_image(paths)
-    with pytest.raises(UnsupportedError, match="cannot encode an image or a text"):
+    with pytest.raises(UnsupportedError, match="cannot encode images and texts as vectors"):
         model.encode_text("dog")
 
 

@@ -106,5 +106,5 @@ def test_the_verbs_print_the_same_and_name_what_fails(
     assert capsys.readouterr().err.count("green.png") == 1
     pairs = opened(folder / "p", detector).folder.save(folder / "pairs").folder
     assert run_verb(["encode", "photos", "--out", "x.npy", "--model", str(pairs)], debug=False) == 1
-    assert "cannot encode an image or a text" in capsys.readouterr().err
+    assert "cannot encode images and texts as vectors" in capsys.readouterr().err
     assert not Path("x.npy").exists()
