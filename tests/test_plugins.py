@@ -77,7 +77,7 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     code = "def register():\n    from diptych.plugin import SYSTEMS\n    SYSTEMS['xgpt'] = SYSTEMS['tden']\n"
     done = diptych("plugins", path=package(tmp_path, code))
     assert done.returncode == 1
-    assert "plugin tiny 0.2 failed: the name xgpt already exists in systems, added by Diptych" in done.stderr
+    assert "plugin tiny 0.2 failed: it adds the name xgpt to systems, but this name belongs to Diptych" in done.stderr
 
 
 def test_two_packages_of_one_name_are_both_named(tiny: Path) -> None:
@@ -143,7 +143,7 @@ def register():
 def test_a_verb_that_is_taken_is_refused(verb: str, owner: str, tmp_path: Path) -> None:
     done = diptych("plugins", path=package(tmp_path, VERB.format(verb=verb)))
     assert done.returncode == 1
-    assert f"the verb {verb} of the task mine exists already, added by {owner}: choose another" in done.stderr
+    assert f"its task mine has the verb {verb}, which belongs to {owner}: choose another" in done.stderr
 
 
 @pytest.fixture

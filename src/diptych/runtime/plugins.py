@@ -167,7 +167,7 @@ def _registered(entry: EntryPoint) -> Plugin:
                 owner = _owner(word, name, before[place][name])
                 if name in gone or owner != _root(entry.module):
                     raise DiptychError(
-                        f"the name {name} already exists in {word}, added by {owner}: choose another name"
+                        f"it adds the name {name} to {word}, but this name belongs to {owner}: choose another"
                     )
             adds[word] = (*adds.get(word, ()), *(name for name in tables[place] if name in changed))
         _check_verbs(adds.get("tasks", ()), tables[TASKS])
@@ -188,7 +188,7 @@ def _check_verbs(added: Iterable[str], tasks: Mapping[str, Any]) -> None:
         taken = next((other for other, its in verbs.items() if its == verb and other != name), None)
         if verb is not None and (taken is not None or verb in _verbs):
             owner = "Diptych" if taken is None else f"{_owner('tasks', taken, tasks[taken])} (task {taken})"
-            raise DiptychError(f"the verb {verb} of the task {name} exists already, added by {owner}: choose another")
+            raise DiptychError(f"its task {name} has the verb {verb}, which belongs to {owner}: choose another")
 
 
 def _owner(word: str, name: str, value: object) -> str:

@@ -222,10 +222,11 @@ def _newer(images: Iterable[Path | None], time_ns: int) -> set[Path]:
     """Return the images whose file, or the archive with it, was written or replaced after a time."""
     newer = set()
     for image in filter(None, images):
-        file = next((one for one in (image, *image.parents) if one.is_file()), None)
-        stats = () if file is None else (file.stat(), file.lstat())
-        if any(max(one.st_mtime_ns, one.st_ctime_ns) > time_ns for one in stats):
-            newer.add(image)
+        file = next((one for one in (image, *image.parents) if os.path.lexists(one)), image)
+        with suppress(OSError):
+            stats = [file.lstat(), *([file.stat()] if file.is_symlink() else [])]
+            if any(max(one.st_mtime_ns, one.st_ctime_ns) > time_ns for one in stats):
+                newer.add(image)
     return newer
 
 
