@@ -89,7 +89,7 @@ def test_folders(folder: Path) -> None:
     saved(folder, "Sentences/1.txt", "[/EN#1/people A girl] sits .")
     with pytest.raises(
         DataError,
-        match=r'Sentences: found Flickr30k.*, which needs names too; .*"flickr30k": \["FOLDER OF THE SENTENCES", "NAMES"\]',
+        match=r'Sentences: Flickr30k.*: names is missing; .*"flickr30k": \["FOLDER OF THE SENTENCES", "NAMES"\]',
     ):
         read(folder / "Sentences")
     (folder / "empty").mkdir()

@@ -1,4 +1,7 @@
-"""`finetune` and `pretrain` train a model. `recipe` returns a recipe, and `register` adds one."""
+"""`finetune` and `pretrain` train a model. `recipe` returns a recipe.
+
+`register` adds a system, a task or a recipe.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """All scores of captions, with the names and scales of pycocoevalcap.
 
-Scores are fractions: BLEU-1..4, ROUGE-L, METEOR and SPICE from 0 to 1, CIDEr from 0 to 10. Papers print each score
-times 100.
+BLEU-1..4, ROUGE-L, METEOR and SPICE are from 0 to 1, CIDEr is from 0 to 10. Papers print each score times 100.
 """
 
 from collections.abc import Mapping, Sequence

@@ -238,7 +238,7 @@ class Stepper:
     ) -> PendingPass:
         """Sum each objective's loss over micro-batches and ranks, and count the ranks that stop, in one reduction."""
         if unknown := {name for losses in sums for name in losses} - set(names):
-            raise TrainingError(f"the update yielded losses but no counts of targets for {', '.join(sorted(unknown))}")
+            raise TrainingError(f"found losses but no counts of targets for {', '.join(sorted(unknown))}")
         device = self.ranks.device
         kind = torch.float32 if device.type == "mps" else torch.float64
         nothing = torch.zeros((), device=device)

@@ -183,6 +183,6 @@ def _read(source: Source, wanted: Wanted, need_pictures: bool) -> list[Record]:
     name, form = match
     if form.least > 1:
         missing = ", ".join(form.files[1 : form.least])
-        raise DataError(f"{path}: found {form.what}, which needs {missing} too; {manifest.example(name, form)}")
+        raise DataError(f"{path}: {form.what}: {missing} is missing; {manifest.example(name, form)}")
     folder = wanted.pictures or (path.parent if need_pictures else Pictures((path.parent,), wanted=False))
     return form.records(replace(wanted, pictures=folder), source)

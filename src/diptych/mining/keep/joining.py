@@ -63,7 +63,7 @@ def key_of(text: str) -> int:
 def gather(layout: RunLayout, shards: Sequence[tuple[str, str]]) -> str:
     """Write the file of responses, and return its digest.
 
-    `shards`: names of a shard of `index` and of its shard of `measured`. Later responses replace earlier ones.
+    `shards`: pairs of names (a shard of `index`, its shard of `measured`). Later responses replace earlier ones.
     """
     import pyarrow as pa
 
