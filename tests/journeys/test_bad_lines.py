@@ -131,8 +131,8 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("question empty", lines({"image": "0.png", "question": " ", "answers": ["dog"]}), ANSWERED, 1, "question: found an empty text"),
     ("all captions empty", lines(*({**one, "captions": [""]} for one in GOOD)), TUNED, 1, "empty captions: 3 (the first: mine.jsonl line 1"),
     ("all answers empty", lines({"image": "0.png", "question": "what?", "answers": [""]}), ANSWERED, 1, "questions with no answers: 1"),
-    ("questions for captions", lines({"image": "0.png", "question": "what?", "answers": ["dog"], "split": "train"}), TUNED, 1, "mine.jsonl has no captions in split 'train', which caption is trained"),
-    ("captions for questions", lines(*GOOD), ANSWERED, 1, "mine.jsonl has no questions with answers in split 'train', which vqa is trained"),
+    ("questions for captions", lines({"image": "0.png", "question": "what?", "answers": ["dog"], "split": "train"}), TUNED, 1, "caption needs captions, but split 'train' of mine.jsonl has none"),
+    ("captions for questions", lines(*GOOD), ANSWERED, 1, "vqa needs questions with answers, but split 'train' of mine.jsonl has none"),
     ("nothing to train on", lines(*({**one, "split": "test"} for one in GOOD)), TUNED, 1, "no records in split 'train'; it has test (3)"),
     # pictures
     ("no picture can be read", lambda: [Path(f"{n}.png").write_bytes(b"x") for n in range(3)] and None, SEEN, 1, "no record was extracted"),

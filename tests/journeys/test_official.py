@@ -161,7 +161,7 @@ def test_a_detector_that_does_not_fit_is_refused(begun: Path, run: Callable[...,
         assert message in result.error
         assert not [path for path in Path().iterdir() if "here" in path.name]
 
-    refused("With other features, the model runs but is less accurate", "--detector", "hf")
+    refused("With its features, the model runs but is less accurate", "--detector", "hf")
     refused("24 values per region, the model reads 28", "--detector", "vgx", "--any-detector")
     refused("no detector 'none'", "--detector", "none")
     refused("has no head for answers", "--answers", "answers.txt")

@@ -305,7 +305,7 @@ def test_engines_that_cannot_extract_are_refused(make_records: MakeRecords, tmp_
     with pytest.raises(RecipeError, match="engine 'rai' cannot extract; did you mean ray"):
         extract(make_records(1), small_detector(), tmp_path / "store", engine="rai")
     truth = GroundTruth(("square",), {})
-    with pytest.raises(RecipeError, match=r"ground-truth computes nothing from images, .*leave out --engine ray"):
+    with pytest.raises(RecipeError, match=r"ground-truth does not read images, .*leave out --engine ray"):
         extract(make_records(1), truth, tmp_path / "store", engine="ray")
     assert not (tmp_path / "store").exists()
 

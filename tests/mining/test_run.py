@@ -293,7 +293,7 @@ def live(port: int) -> MiningSettings:
 
 def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path, small_web: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(RecipeError, match="as mined; choose an empty folder"):
+    with pytest.raises(RecipeError, match="expected an empty folder or one of kind mined; choose another"):
         run(tmp_path, small_web / "warc")
 
 

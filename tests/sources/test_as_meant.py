@@ -122,7 +122,7 @@ def test_an_empty_reference_is_left_out_of_scores_and_counted(empty: str, tmp_pa
     assert scored.scores == score_file(written, whole, training=whole).scores
     assert "empty references (left out): 2" in "; ".join(scored.notes)
     saved(tmp_path, "only.json", {"annotations": [{"image_id": 7, "caption": empty}]})
-    with pytest.raises(DataError, match="an image has no reference caption; add one"):
+    with pytest.raises(DataError, match="an image has no reference caption; add a caption"):
         score_file(written, tmp_path / "only.json")
 
 

@@ -166,7 +166,7 @@ def test_rank_of_what_a_shortlist_left_out():
         rank_of([1.0], [False])
     with pytest.raises(DataError, match="NaN"):
         rank_of([np.nan], [True])
-    with pytest.raises(DataError, match=r"expected \(items,\) twice"):
+    with pytest.raises(DataError, match=r"expected \(items,\) for both"):
         rank_of([1.0, 2.0], [True])
 
 
