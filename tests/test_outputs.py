@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -199,3 +200,21 @@ def test_an_output_is_no_input_by_any_name(tmp_path: Path) -> None:
         with pytest.raises(OutputError, match="is an input of this command"):
             guarded(drawn)(data=[given], out=file)
     outputs.refuse_inputs(tmp_path / "c.png", [file])
+
+
+def test_a_file_of_a_verb_that_failed_afterwards_is_written_again(tmp_path: Path) -> None:
+    """`caption --out` writes the answers, and then exits with 1 because an image was not read."""
+
+    def verb(out: Annotated[Path, OutFile()], fails: bool) -> None:
+        out.write_text("answers")
+        if fails:
+            raise SystemExit(1)
+
+    command, out = guarded(verb), tmp_path / "out.txt"
+    for fails in (True, True, False):
+        with pytest.raises(SystemExit) if fails else nullcontext():
+            command(out=out, fails=fails)
+    out.write_text("the user's")
+    with pytest.raises(OutputError, match="Diptych did not write it"):
+        command(out=out, fails=True)
+    assert out.read_text() == "the user's"

@@ -37,6 +37,8 @@ def test_paths_in_python(home: Path) -> None:
     assert model.push_to_hub("me/it", dry_run="~/card") == str(home / "card")
     Plot("<svg/>").save("~/plot.svg")
     assert finetuning("caption", "~/store", "sample", None, Options("~/run")).out == home / "run"
+    recipe = diptych.recipe("xgpt/small/text", settings={"data.text": "~/a.txt"})
+    assert recipe.model_dump()["data"]["text"] == str(home / "a.txt")  # type: ignore[union-attr]
     with pytest.raises(diptych.DiptychError, match=f"no model at {home}/none"):
         diptych.load("~/none")
     assert not list(Path.cwd().iterdir())

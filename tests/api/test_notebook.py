@@ -12,6 +12,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from PIL import Image
 
+from diptych.api.arguments import python_errors
+from diptych.runtime.errors import DataError
 from tests.service import make_model, picture
 
 CELLS = (
@@ -91,3 +93,18 @@ def test_a_script_of_500_images_needs_no_guard(tmp_path: Path) -> None:
     command = [sys.executable, "script.py"]  # an interpreter: a script as users start it
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert (done.returncode, done.stdout, done.stderr) == (0, "500\n", "")
+
+
+def test_an_error_shows_the_callers_lines_in_callbacks_and_its_cause() -> None:
+    def callback() -> None:
+        error = DataError("found a \x1b[31m, expected none")
+        error.add_note("in row 3")
+        raise error from OSError("no such file")
+
+    with pytest.raises(DataError) as raised:
+        python_errors(callback)()
+    *frames, message, note, cause = raised.value._render_traceback_()
+    assert [Path(__file__).name in one for one in frames] == [True, True]
+    assert "raise error from" in frames[-1]
+    assert message == "DataError: found a \\x1b[31m, expected none"
+    assert (note, cause) == ("in row 3", "caused by OSError: no such file")

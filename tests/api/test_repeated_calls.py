@@ -14,6 +14,7 @@ from diptych.api import job
 from diptych.api.dataset import Dataset
 from diptych.api.run import Run
 from diptych.api.training import finetune, pretrain
+from diptych.cli import run_verb
 from diptych.runtime.errors import DataError, RecipeError, Stopped
 from diptych.storybook.files import write
 from tests.api.conftest import TINY
@@ -80,6 +81,47 @@ def test_changed_images_are_not_read_from_an_old_run_or_store(drawn: Path, pretr
         assert len(Dataset.read(drawn).extract("store", detector=pretrained.folder)) == 12
     write_another(image)
     assert train("again").folder == Path("again")
+
+
+def test_a_folder_of_older_images_in_the_place_of_another_is_noticed(drawn: Path, pretrained: Run) -> None:
+    shutil.copytree(drawn, "other", copy_function=shutil.copy2)
+    for image in Path("other").rglob("*.png"):
+        write_another(image)
+    Dataset.read(drawn).extract("store", detector=pretrained.folder)
+    os.utime("store/store.json", (2**32, 2**32))  # as by a wrong clock
+    drawn.rename("before")
+    Path("other").rename(drawn)
+    with pytest.raises(DataError, match="has changed since its regions were extracted to store"):
+        Dataset.read(drawn).extract("store", detector=pretrained.folder)
+    assert run_verb(["extract", str(drawn), "--out", "store", "--detector", str(pretrained.folder)], debug=False) == 1
+
+
+def test_a_refused_call_adds_nothing_and_a_moved_folder_is_named(drawn: Path, pretrained: Run) -> None:
+    data = Dataset.read(drawn)
+    data[:1].extract("store", detector=pretrained.folder)
+    with pytest.raises(DataError, match="store has the record"):
+        data[1:2].extract("store", detector=pretrained.folder)
+    assert len(data[:1].extract("store", detector=pretrained.folder)) == 1
+    key, image = data[0].record.key, data[0].record.image
+    drawn.rename("moved")
+    with pytest.raises(DataError, match=f"^store was made when moved had the image of '{key}' at {image}; choose"):
+        Dataset.read("moved")[:1].extract("store", detector=pretrained.folder)
+
+
+def test_on_log_ends_all_stages_and_the_run_continues_without_it(drawn: Path, detector: str) -> None:
+    def train(**more: Any) -> Run:
+        own = TINY | {"data.split": "train", "training.log_every": 2, "model.max_regions": None, "model.positions": 60}
+        own = {key: value for key, value in own.items() if value is not None}
+        return pretrain(
+            drawn, recipe="image-bert/small/pretrain/web-then-train", detector=detector, steps=4, batch_size=4,
+            out="run", settings=own, **more,
+        )  # fmt: skip
+
+    first = train(on_log=lambda _: False)
+    assert [path.name for path in sorted(first.folder.glob("stage-*/metrics.jsonl"))] == ["metrics.jsonl"]
+    assert first.metrics[-1]["step"] == 2
+    again = train()
+    assert [row["step"] for row in again.metrics] == [2, 4, 2, 4]
 
 
 def test_a_run_that_on_log_ended_continues_without_it(

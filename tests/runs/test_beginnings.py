@@ -116,7 +116,7 @@ def test_the_picture_s_own_feature_is_not_left_out_in_silence(tmp_path: Path) ->
     store = store_in(tmp_path)
     assert not store.contract.whole
     wanted = ["init=none", "data.split=train", "training.validate_every=null"]
-    with pytest.raises(RecipeError, match=r"which the store lacks.*diptych extract DATA --out OUT .*--image-feature densenet121"):
+    with pytest.raises(RecipeError, match=r"the store lacks.*diptych extract DATA --out OUT .*-feature densenet121"):
         learner_of(tmp_path / "run", find_recipe("image-bert/pretrain/global", wanted), store)
     made = learner_of(tmp_path / "run", find_recipe("image-bert/small/pretrain", wanted), store)
     assert made.architecture.config.whole_region is False  # type: ignore[attr-defined]

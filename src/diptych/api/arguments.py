@@ -46,8 +46,13 @@ def check_path(name: str, value: object, wanted: str, error: type[DiptychError],
 
 
 def path_of(value: str | os.PathLike[str]) -> Path:
-    """Return a path that the caller passed. A leading `~` is the home folder."""
-    return Path(os.path.expanduser(value))
+    """Return a path that the caller passed. A leading `~/` is the home folder."""
+    return Path(at_home(os.fspath(value)))
+
+
+def at_home(text: str) -> str:
+    """Return a path or name with the home folder in place of a leading `~/`."""
+    return os.path.expanduser(text) if text == "~" or text.startswith("~/") else text
 
 
 def check_training(given: Mapping[str, Any]) -> None:

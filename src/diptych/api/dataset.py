@@ -13,7 +13,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, overload
 
-from diptych.api.arguments import check_features, check_path, check_type, path_of, python_errors
+from diptych.api.arguments import at_home, check_features, check_path, check_type, path_of, python_errors
 from diptych.api.mapped import Mapped, detector_folder
 from diptych.api.rows import Columns
 from diptych.core import Question, Record
@@ -122,7 +122,7 @@ class Dataset(Sequence[Example]):
         check_features(features)
         if self.source is not None:
             raise DataError(f"{self.name} already has regions, in the store {self.source}; use that store")
-        named, given = (None if one is None else os.path.expanduser(one) for one in (chosen, features))
+        named, given = (None if one is None else at_home(os.fspath(one)) for one in (chosen, features))
         folder = path_of(out)
         with taken(folder, "store"), resumable():
             sweep(folder)

@@ -102,7 +102,7 @@ class TrainingJob:
 
             run_stages(folders, store, self.start, console, noted)
             if os.environ.get("RANK", "0") == "0":
-                state = {"digest": self.digest, "by_on_log": answers == [False]}
+                state = {"digest": self.digest, "by_on_log": bool(answers) and answers[0] is False}
                 write_atomically(self.out / FINISHED, json.dumps(state).encode())
         return Run(self.out)
 
@@ -138,7 +138,7 @@ class TrainingJob:
     def _lasting(self, folder: RunFolder, store: Store, epochs: float) -> RunFolder:
         """Return the folder with its number of steps set to `epochs` passes over the training records."""
         steps = math.ceil(epochs * learner_of(folder, store, self.start).batches().steps_per_epoch)
-        return replace(folder, recipe=derive(folder.recipe, training={"steps": steps}))
+        return folder.lasting(derive(folder.recipe, training={"steps": steps}))
 
 
 def finetuning(task: str, data: Data, model: Any, recipe: str | Recipe | None, options: Options) -> TrainingJob:

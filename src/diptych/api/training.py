@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diptych.api.arguments import check_training, check_type, python_errors
+from diptych.api.arguments import at_home, check_training, check_type, python_errors
 from diptych.api.job import AnyPath, Data, Options, finetuning, pretraining
 from diptych.api.mapped import Mapped, detector_folder
 from diptych.api.run import Run
@@ -166,10 +166,11 @@ def _assignments(
 
 
 def _keyed(values: Mapping[str, Any]) -> list[str]:
-    return [f"{key}={json.dumps(value, default=str)}" for key, value in values.items() if value is not None]
+    paths = {key: at_home(value) if isinstance(value, str) else value for key, value in values.items()}
+    return [f"{key}={json.dumps(value, default=str)}" for key, value in paths.items() if value is not None]
 
 
 def _options(
     out: AnyPath | None, epochs: float | None, settings: list[str], detector: AnyPath | None, features: AnyPath | None
 ) -> Options:
-    return Options(out, epochs, settings, None if detector is None else os.path.expanduser(detector), features)
+    return Options(out, epochs, settings, None if detector is None else at_home(os.fspath(detector)), features)

@@ -45,7 +45,7 @@ class OutFile:
 
 
 def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a verb: check its declared outputs before it runs, and record its files after it has succeeded.
+    """Decorate a verb: check its declared outputs before it runs, and record the files that it has written.
 
     The returned function has the attribute `outputs`: parameter -> declared output.
     """
@@ -60,13 +60,15 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
         places = {name: given[name] for name in outputs if given[name] is not None}
         for name, place in places.items():
             _check(outputs[name], place, [value for other, value in given.items() if other != name], force)
-        result = command(**given)
-        for name, place in places.items():
-            output = outputs[name]
-            if isinstance(output, OutFile):
-                for path in output.files(place):
+        declared = [(outputs[name], place) for name, place in places.items()]
+        before = {path: _state(path) for output, place in declared if isinstance(output, OutFile)
+                  for path in output.files(place)}  # fmt: skip
+        try:
+            return command(**given)
+        finally:  # also if the verb failed after it had written a file
+            for path, state in before.items():
+                if _state(path) != state:
                     note(path)
-        return result
 
     adds = "force" not in signature.parameters and any(isinstance(one, OutFile) for one in outputs.values())
     parameters = list(signature.parameters.values())
@@ -77,6 +79,11 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
     verb.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     verb.outputs = outputs  # type: ignore[attr-defined]
     return verb
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """Return what changes when a file is written; None if there is no file."""
+    return (stat.st_ino, stat.st_mtime_ns, stat.st_size) if path.is_file() and (stat := path.stat()) else None
 
 
 def _check(output: OutFolder | OutFile, place: Path, values: Iterable[Any], force: bool) -> None:

@@ -26,6 +26,7 @@ from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.engine import run as run_shards
 from diptych.runtime.engine.stopping import stoppable
 from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import refuse_links_out, text_of
 from diptych.runtime.outputs import claim
 
@@ -95,11 +96,13 @@ class Mine:
         from diptych.mining.judge.judges import identity
 
         layout = RunLayout(self.out)
+        with requires_extra("mining", "mine"):
+            versions = {name: version(name) for name in ("diptych", "py3langid", "selectolax", "fastwarc", "pillow")}
         now = {
             "inputs": [{"kind": one.kind, "digest": one.digest, "base": one.base} for one in sources],
             "words": _digest_of_words(self.words), "vocabulary": _digest_of_words(self.vocabulary), "rules": VERSION,
             "judges": {place: identity(name) for place, name in self.judges.items()}, "scorer": self.scorer_version,
-            "versions": {name: version(name) for name in ("diptych", "py3langid", "selectolax", "fastwarc", "pillow")},
+            "versions": versions,
             **self.settings.model_dump(mode="json", exclude={"fetch"}),  # these do not change the result
         }  # fmt: skip
         if layout.settings.exists():

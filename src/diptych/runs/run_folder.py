@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diptych.runtime import outputs
@@ -41,6 +41,12 @@ class RunFolder:
         if steps < before:
             lines.append(f"training.steps: {steps}, was {before}; the steps of a run can only be raised")
         refuse_other(self.path, "a run of another recipe", lines)
+
+    def lasting(self, recipe: Recipe) -> RunFolder:
+        """Return the folder with a recipe of another number of steps."""
+        return replace(
+            self, recipe=recipe, notes=() if self.before is None else tuple(_longer(self.path, recipe, self.before))
+        )
 
     @property
     def resumes(self) -> bool:

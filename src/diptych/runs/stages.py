@@ -19,12 +19,15 @@ from diptych.runs.run import run_in
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Start, Trained
 from diptych.runtime.devices import choose_device
+from diptych.runtime.files import write_atomically
 from diptych.runtime.progress import tell
 from diptych.runtime.terminal import make_console
 from diptych.systems.recipe import Recipe
 from diptych.systems.stages import Stages
 from diptych.training.ranks import join_ranks
 from diptych.training.trainer import OnLog
+
+ON_LOG = "ended-by-on_log"  # a file in the folder of a stage that on_log ended
 
 
 def fit_stages(stages: Stages, start: Start) -> tuple[Stages, str]:
@@ -43,6 +46,7 @@ def run_stages(
     """Train all stages in their folders and return the last model. A stopped stage resumes.
 
     The process group of the ranks is kept over all stages. The first rank writes the model.
+    If `on_log` ends a stage, the stages after it are not trained.
     """
     console = console or make_console()
     if len(folders) == 1:
@@ -52,12 +56,23 @@ def run_stages(
             ended = folder.resumes and _ended(folder)
             before = ", ended before" if ended else ""
             tell(console, f"stage {number} of {len(folders)}: {folder.recipe.data.split}{before}")
-            model = open_model(folder.path) if ended else run_in(folder, store, start, console, on_log).model
+            made = None if ended else run_in(folder, store, start, console, on_log)
+            model = open_model(folder.path) if made is None else made.model
             start = Trained(model)
+            if made is not None and made.result.ended:
+                if ranks.first:
+                    write_atomically(folder.path / ON_LOG, b"")
+                break
+            (folder.path / ON_LOG).unlink(missing_ok=True)
         return model.save(folders[-1].path.parent / INNER) if ranks.first else model
 
 
 def _ended(folder: RunFolder) -> bool:
-    """Return True if the stage is complete: its folder has a model that was trained for at least the recipe's steps."""
+    """Return True if the stage is complete: its folder has a model that was trained for at least the recipe's steps.
+
+    A stage that `on_log` ended is not complete.
+    """
     inner = folder.path / INNER
+    if (folder.path / ON_LOG).exists():
+        return False
     return (inner / CONFIG).is_file() and Recipe.load(inner).training.steps >= folder.recipe.training.steps

@@ -18,15 +18,19 @@ A message states what was found, what was expected, where, and the command that 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import traceback
 from collections.abc import Iterable, Sequence, Sized
 from difflib import get_close_matches
-from itertools import takewhile
 from pathlib import Path
 
 from diptych.runtime.terminal import printable
 
-PACKAGE = str(Path(__file__).parents[1])
+# Files whose lines a notebook does not show.
+INNER_FRAME = re.compile(
+    rf"^({re.escape(str(Path(__file__).parents[1]) + os.sep)}|{re.escape(contextlib.__file__)}$)|[/\\]IPython[/\\]"
+)
 
 SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # plural -> singular of nouns that do not just add an s
 
@@ -37,10 +41,13 @@ class DiptychError(Exception):
     exit_code = 1
 
     def _render_traceback_(self) -> list[str]:
-        """Return what a notebook (IPython) shows: the lines of the caller, and the message."""
-        frames = takewhile(lambda one: not one.filename.startswith(PACKAGE), traceback.extract_tb(self.__traceback__))
-        own = [one for one in frames if "site-packages" not in one.filename and one.filename != contextlib.__file__]
-        return [*traceback.format_list(own), f"{type(self).__name__}: {self}"]
+        """Return what a notebook (IPython) shows: the lines outside of Diptych, the message, and what caused it."""
+        frames = [one for one in traceback.extract_tb(self.__traceback__) if not INNER_FRAME.search(one.filename)]
+        lines = [*traceback.format_list(frames), f"{type(self).__name__}: {printable(str(self))}"]
+        lines += [printable(note) for note in getattr(self, "__notes__", ())]
+        if self.__cause__ is not None and not isinstance(self.__cause__, DiptychError):
+            lines.append(f"caused by {type(self.__cause__).__name__}: {printable(str(self.__cause__)[:200])}")
+        return lines
 
 
 class RecipeError(DiptychError):

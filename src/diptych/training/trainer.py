@@ -54,9 +54,8 @@ class Validation:
 class Result:
     """The result of a run: the final weights and the validation scores.
 
-    The final weights are those of the best step, the mean over the best steps, the EMA, or those of the last step. With
-    FSDP2 they are only in the file `weights`; otherwise they are also in the module.
-    """
+    The final weights are those of the best step, the mean over the best steps, the EMA, or those of the last step. They
+    are in the file `weights` and, except with FSDP2, in the module."""
 
     weights: Path
     step: int  # number of optimizer steps made
@@ -64,6 +63,7 @@ class Result:
     best_score: float | None
     history: tuple[Validation, ...]
     stopped_early: bool
+    ended: bool = False  # True: `on_log` ended the run
 
 
 def train(
@@ -379,6 +379,7 @@ class TrainerRun:
             best_score=next((v.scores[self.score] for v in self.history if v.step in best[:1]), None),
             history=tuple(self.history),
             stopped_early=self.step < self.training.steps,
+            ended=self.ended,
         )
 
     # ---- first log line ------------------------------------------------------------------------------

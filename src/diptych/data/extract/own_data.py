@@ -3,8 +3,8 @@
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -33,6 +33,7 @@ from diptych.vision.fingerprints import image_fingerprint
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
 MANY = 500  # below this number of images, starting processes (a few seconds) costs more time than it saves
+SAMPLED, MOST_OPENED = 32, 200  # numbers of images that are opened to detect changed ones: of all, of newer files
 NAMED = 5  # this many failures are printed; failures.jsonl lists all
 
 
@@ -60,9 +61,11 @@ def extract_regions(
             progress.advance(extracting, count)
             return given is None or skip_bad or not are_many(len(given.damaged), len(records))
 
-        done = extract(
-            records, detector, folder, batch_size, progress=advance, processes=processes, engine=engine, device=chosen
-        )
+        with _dated(folder / INDEX):
+            done = extract(
+                records, detector, folder, batch_size, progress=advance, processes=processes, engine=engine,
+                device=chosen,
+            )  # fmt: skip
     (folder / DETECTOR).mkdir(exist_ok=True)
     detector.save(folder / DETECTOR)
     for key, reason in list(done.failed.items())[:NAMED]:
@@ -137,13 +140,12 @@ def store_of(
                if isinstance(finder, GivenRegions)
                else f"make a store of them: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
         )  # fmt: skip
-    if (folder / INDEX).is_file():  # extraction writes it again, so it is newer than changed images afterwards
-        check_same(Store(folder), records, data, whole=False)
+    if (folder / INDEX).is_file():
+        check_same(Store(folder), records, data)
     done = extract_regions(records, finder, folder, console, skip_bad=skip_bad)
     store = Store(folder)
     splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))
     tell(console, f"{done.summary()}; {folder}: {splits}")
-    check_same(store, records, data)
     return store
 
 
@@ -182,26 +184,44 @@ def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
         check_same(Store(out), records, data, whole=False)
 
 
+@contextmanager
+def _dated(index: Path) -> Iterator[None]:
+    """Keep the time of a store's index, which is that of the last check of its images (`check_same`).
+
+    A new index gets the time at which the `with` block began.
+    """
+    time_ns = index.stat().st_mtime_ns if index.is_file() else time.time_ns()
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.utime(index, ns=(time_ns, time_ns))
+
+
 def check_same(store: Store, records: Sequence[Record], data: Path, whole: bool = True) -> None:
     """Raise DataError if a record of the store has other texts, another split or a changed image in `records`.
 
     With `whole`, every record of the store must be in `records`. Otherwise the store may have more records. It may also
-    have another image under the same key, which extraction reports.
+    have another image under the same key, which extraction reports. Images are opened if their file is newer than the
+    last check, at most MOST_OPENED of them, and SAMPLED images in any case, because older files may have replaced them.
     """
     wanted = {record.key: record for record in records}
     other, index = "choose another --out, or delete this store", store.folder / INDEX
-    began, newer = time.time_ns(), _newer({record.image for record in records}, index.stat().st_mtime_ns)
+    began, opened = time.time_ns(), {record.image for record in records[:: max(1, len(records) // SAMPLED)]}
+    newer = sorted(_newer({record.image for record in records}, index.stat().st_mtime_ns))
+    opened |= set(newer[:: -(-len(newer) // MOST_OPENED) or 1])
     for there in iterate(store):
         known = wanted.get(there.key)
         if whole and known is None:
             raise DataError(f"{store.folder} has the record {there.key!r}, which {data} lacks; {other}")
-        if known is not None and known.image in newer and _is_changed(known.image, there):
-            raise DataError(f"{known.image} has changed since its regions were extracted to {store.folder}; {other}")
+        image = None if known is None else known.image
         if not whole:
-            if known is None or is_another(known.image, there.image):
+            if known is None or is_another(image, there.image):
                 continue
             # An image that has moved since the store was made is still the same image.
             known = replace(known, image=there.image)
+        if image in opened and _is_changed(image, there):
+            raise DataError(f"{image} has changed since its regions were extracted to {store.folder}; {other}")
         if known is not None and there.image_id is None:  # a store that an earlier version made has no image ids
             known = replace(known, image_id=None)
         if known is not None and not there.caption_ids:  # a store that an earlier version made has no caption ids
@@ -209,11 +229,11 @@ def check_same(store: Store, records: Sequence[Record], data: Path, whole: bool 
         if known is not None:  # records in a store have a size and a fingerprint, which extraction adds
             known = replace(known, size=there.size, fingerprint=there.fingerprint)
         if known is None or _from_root(known) != _from_root(there):
-            raise DataError(
-                f"{store.folder} was made when {data} had other texts or another split for {there.key!r} (a split "
-                f"changes with --split-seed); {other}"
-            )
-    if newer:  # the same images are not opened again
+            moved = known is not None and replace(known, image=there.image) == there
+            had = "the image" if moved else "other texts or another split (a split changes with --split-seed)"
+            at = f" at {there.image}" if moved else ""
+            raise DataError(f"{store.folder} was made when {data} had {had} of {there.key!r}{at}; {other}")
+    if wanted.keys() >= {there.key for there in iterate(store)}:  # these images are not opened again
         with suppress(OSError):
             os.utime(index, ns=(began, began))
 
