@@ -67,3 +67,11 @@ def test_a_choice_may_depend_on_the_question() -> None:
 
     data = [Record(str(part), choices=tuple(map(ask, range(60)))) for part in (0, 1)]
     assert vcr_baselines(data[:1], data[1:]).blind["Q->A"] == 1
+
+
+def test_equal_texts_have_equal_scores_in_every_row() -> None:
+    texts = [grams_of("what a day")] * 41
+    made = BigramClassifier.of(texts, [{("yes", "no")[at % 2]: 1.0} for at in range(41)])
+    scores = made.scores([*texts, grams_of("what a night")], "yes")
+    assert len(scores) == 42
+    assert len(set(scores[:41].tolist())) == 1

@@ -124,7 +124,12 @@ class BigramClassifier:
         return [self.classes[number] for number in self._best([grams_of(text) for text in texts])]
 
     def scores(self, texts: Sequence[Sequence[str]], name: str) -> Float[Tensor, "N"]:
-        """Return the log-probability of the class `name` for each text. Texts are given as n-grams (see `grams_of`)."""
+        """Return the log-probability of the class `name` for each text. Texts are given as n-grams (see `grams_of`).
+
+        Equal texts get equal scores: each is computed once, because in a batch, rounding depends on the row.
+        """
         self.network.eval()
+        rows = {text: row for row, text in enumerate(dict.fromkeys(map(tuple, texts)))}
         with torch.no_grad():
-            return self._logits(texts).log_softmax(-1)[:, self.classes.index(name)]
+            scores = self._logits(list(rows)).log_softmax(-1)[:, self.classes.index(name)]
+        return scores[[rows[tuple(text)] for text in texts]]
