@@ -73,7 +73,10 @@ def test_equal_texts_have_equal_scores_in_every_row() -> None:
     """Rounding by row gave a blind AUROC of 100 where labels alternate."""
     texts = [grams_of("what a day")] * 30
     made = BigramClassifier.of(texts, [{f"label{1 - at % 2}": 1.0} for at in range(30)])
-    for name in made.classes:
-        scores = made.scores([*texts, grams_of("what a night")], name)
-        assert len(scores) == 31
-        assert len(set(scores[:30].tolist())) == 1
+    for number in range(50):  # rounding differs with some of these biases
+        with torch.no_grad():
+            made.network[-1].get_parameter("bias").copy_(torch.tensor([0.0, number / 1000]))
+        for name in made.classes:
+            scores = made.scores([*texts[:6], grams_of("what a night")], name)
+            assert len(scores) == 7
+            assert len(set(scores[:6].tolist())) == 1
