@@ -79,8 +79,8 @@ def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | Non
     if names[0] != names[1] or spec.scoring.gain is None:
         able = ", ".join(name for name, spec in TASKS.items() if spec.scoring.gain is not None and not spec.pretrains)
         raise RecipeError(
-            f"found models for {names[0]} and {names[1]}, expected both for the same task, one of {able}: set "
-            "task=..., or evaluate each model by itself"
+            f"found models for {names[0]} and {names[1]}, expected both for the same task, one of {able}: pass "
+            "--task, or evaluate each model by itself"
         )
     alike = folders[0].contract == folders[1].contract  # if True, regions are extracted only once, for both models
     given = Options(skip_bad=skip_bad)
