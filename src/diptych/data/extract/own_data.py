@@ -230,10 +230,10 @@ def check_same(store: Store, records: Sequence[Record], data: Path, whole: bool 
             known = replace(known, size=there.size, fingerprint=there.fingerprint)
         if known is None or _from_root(known) != _from_root(there):
             moved = known is not None and replace(known, image=there.image) == there
-            had = "the image" if moved else "other texts or another split (a split changes with --split-seed)"
-            at = f" at {there.image}" if moved else ""
-            raise DataError(f"{store.folder} was made when {data} had {had} of {there.key!r}{at}; {other}")
-    if wanted.keys() >= {there.key for there in iterate(store)}:  # these images are not opened again
+            texts = f"other texts or another split for {there.key!r} (a split changes with --split-seed)"
+            had = f"the image of {there.key!r} at {there.image}" if moved else texts
+            raise DataError(f"{store.folder} was made when {data} had {had}; {other}")
+    if newer and wanted.keys() >= {there.key for there in iterate(store)}:  # these images are not opened again
         with suppress(OSError):
             os.utime(index, ns=(began, began))
 
