@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,3 +48,16 @@ def test_every_public_object_has_a_short_repr(tmp_path: Path) -> None:
 
 def test_one_is_counted_in_the_singular() -> None:
     assert ", 1 step of 64, lr " in repr(find_recipe("unified-vlp/small/caption").override(["training.steps=1"]))
+
+
+def test_a_region_has_one_colour_and_number_in_all_drawings() -> None:
+    def colours(html: str) -> list[tuple[str, ...]]:
+        return re.findall(r'<rect x="(\d+)" y="(\d+)".*?stroke="(#\w+)"', html)
+
+    model, image = diptych.load("sample"), Path(diptych.__file__).parent / "runs/sample/000000.png"
+    caption = model.caption(image)
+    explained, drawn = model.explain(image, caption)._repr_html_(), colours(caption._repr_html_())
+    assert len(drawn) == len(caption.boxes) > 2
+    assert set(colours(explained)) == set(drawn)
+    for number, label in enumerate(caption.labels):
+        assert f'<th style="color:{drawn[number][2]}">[{number}] {label}</th>' in explained

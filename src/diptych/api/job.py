@@ -25,7 +25,7 @@ from diptych.data.store.store import INDEX, Store, check_split, splits_in
 from diptych.runs.folder import ModelFolder
 from diptych.runs.run import learner_of
 from diptych.runs.run_folder import RunFolder, open_stages
-from diptych.runs.stages import fit_stages, run_stages
+from diptych.runs.stages import ON_LOG, fit_stages, run_stages
 from diptych.runs.start import Start
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError, counted
@@ -82,8 +82,8 @@ class TrainingJob:
         console = make_console()
         with taken(self.out, "run"):
             sweep(self.out)
-            ended, by_on_log = self._ended()
-            if ended and not (by_on_log and on_log is None):
+            by_on_log = any((folder.path / ON_LOG).exists() for folder in self.folders)
+            if self._ended() and not (by_on_log and on_log is None):
                 self._check_images()
                 tell(console, f"{self.out}: already {ENDED_NOTE if by_on_log else FINISHED_NOTE}")
                 return Run(self.out)
@@ -94,16 +94,9 @@ class TrainingJob:
             folders = list(self.folders)
             if self.options.epochs is not None:
                 folders = [self._lasting(folder, store, self.options.epochs) for folder in folders]
-            answers: list[object] = []  # the last answer of on_log
-
-            def noted(line: dict[str, Any]) -> object:
-                answers[:] = [None if on_log is None else on_log(line)]
-                return answers[0]
-
-            run_stages(folders, store, self.start, console, noted)
+            run_stages(folders, store, self.start, console, on_log)
             if os.environ.get("RANK", "0") == "0":
-                state = {"digest": self.digest, "by_on_log": bool(answers) and answers[0] is False}
-                write_atomically(self.out / FINISHED, json.dumps(state).encode())
+                write_atomically(self.out / FINISHED, json.dumps({"digest": self.digest}).encode())
         return Run(self.out)
 
     def _check_images(self) -> None:
@@ -115,13 +108,12 @@ class TrainingJob:
     def _store_of(self, name: str) -> Path:
         return self.out / f"store{'-' * bool(name)}{name}"
 
-    def _ended(self) -> tuple[bool, bool]:
-        """Return True if the folder has a finished run with this digest, and True if on_log ended it."""
+    def _ended(self) -> bool:
         try:
             known = parse_json(text_of(self.out / FINISHED))
-            return known["digest"] == self.digest and (self.out / INNER).is_dir(), known.get("by_on_log") is True
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            return False, False
+        except (OSError, ValueError):
+            return False
+        return known == {"digest": self.digest} and (self.out / INNER).is_dir()
 
     def _store(self) -> Store:
         """Return all data as one store. The regions of data that is not a store are extracted first."""
@@ -184,9 +176,8 @@ def _job(
     options = replace(options, epochs=options.epochs or stages.recipes[0].training.epochs)
     stages = _changed(stages, {"epochs": None})
     begun = stages if options.epochs is None else _changed(stages, {"steps": MOST_STEPS})
-    folders = (
-        () if options.out is None else open_stages(begun, path_of(options.out))
-    )  # raises errors before data is read
+    # Errors of the folders are raised before data is read.
+    folders = () if options.out is None else open_stages(begun, path_of(options.out))
     if isinstance(data, Mapping) and not data:
         raise DataError("data: found an empty dict, expected data sets by name, such as {'cc': 'STORE'}")
     opened = {

@@ -113,8 +113,8 @@ class Explained(Explanation):
         sums = [max((row[at] for row in self.weights), default=0.0) for at in range(len(self.regions))]
         shown = sorted(range(len(sums)), key=lambda at: -sums[at])[:DRAWN_BOXES]
         head = "".join(
-            f'<th style="color:{COLOURS[place]}">{at + 1} {escape(self.regions[at].label or "region")}</th>'
-            for place, at in enumerate(shown)
+            f'<th style="color:{COLOURS[at % len(COLOURS)]}">[{at}] {escape(self.regions[at].label or "region")}</th>'
+            for at in shown
         )
         rows = (
             f"<tr><th>{escape(word)}</th>" + "".join(f"<td>{row[at]:+.2f}</td>" for at in shown) + "</tr>"
@@ -123,7 +123,7 @@ class Explained(Explanation):
         table = f"<table><tr><th></th>{head}</tr>{''.join(rows)}</table>"
         boxes = ((self.regions[at].box, self.regions[at].label or "region") for at in shown)
         corners = (((x, y, x + width, y + height), label) for (x, y, width, height), label in boxes)
-        return drawing(self._image, (self.width, self.height), corners, "") + table
+        return drawing(self._image, (self.width, self.height), corners, "", shown) + table
 
 
 class Hits(tuple["Hit", ...]):
@@ -159,8 +159,14 @@ def thumbnail(picture: Picture) -> bytes:
     return as_jpeg(picture.permute(1, 2, 0).numpy(), DRAWN_SIDE)
 
 
-def drawing(image: str | bytes | None, size: tuple[int, int], boxes: Iterable[tuple[Corners, str]], words: str) -> str:
-    """Return HTML of the image with boxes, followed by `words`, which must be HTML. An unreadable image is left out."""
+def drawing(
+    image: str | bytes | None, size: tuple[int, int], boxes: Iterable[tuple[Corners, str]], words: str,
+    numbers: Iterable[int] = range(DRAWN_BOXES),
+) -> str:  # fmt: skip
+    """Return HTML of the image with boxes, followed by `words`, which must be HTML. An unreadable image is left out.
+
+    `numbers`: the number of each box among the regions, which chooses its colour.
+    """
     try:
         content = thumbnail(open_picture(Path(image))) if isinstance(image, str) else image
     except DataError:
@@ -172,7 +178,7 @@ def drawing(image: str | bytes | None, size: tuple[int, int], boxes: Iterable[tu
         drawn = "".join(
             f'<rect x="{x1}" y="{y1}" width="{x2 - x1}" height="{y2 - y1}" fill="none" stroke-width="{line}" '
             f'stroke="{COLOURS[place % len(COLOURS)]}"><title>{escape(label)}</title></rect>'
-            for place, ((x1, y1, x2, y2), label) in enumerate(boxes)
+            for place, ((x1, y1, x2, y2), label) in zip(numbers, boxes, strict=False)
         )
         data = f"data:image/jpeg;base64,{b64encode(content).decode()}"
         shown = (

@@ -15,7 +15,7 @@ from rich.console import Console
 from diptych.core.folders import INNER
 from diptych.data.store.store import Store
 from diptych.runs.folder import CONFIG, ModelFolder, open_model
-from diptych.runs.run import run_in
+from diptych.runs.run import FinishedRun, run_in
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Start, Trained
 from diptych.runtime.devices import choose_device
@@ -45,26 +45,34 @@ def run_stages(
 ) -> ModelFolder:  # fmt: skip
     """Train all stages in their folders and return the last model. A stopped stage resumes.
 
-    The process group of the ranks is kept over all stages. The first rank writes the model.
-    If `on_log` ends a stage, the stages after it are not trained.
+    The process group of the ranks is kept over all stages. The first rank writes the model. If
+    `on_log` ends a stage, the stages after it are not trained.
     """
     console = console or make_console()
     if len(folders) == 1:
-        return run_in(folders[0], store, start, console, on_log).model
+        made = run_in(folders[0], store, start, console, on_log)
+        _mark(folders[0], made)
+        return made.model
     with join_ranks(choose_device(folders[0].recipe.training.device)) as ranks:
         for number, folder in enumerate(folders, start=1):
             ended = folder.resumes and _ended(folder)
             before = ", ended before" if ended else ""
             tell(console, f"stage {number} of {len(folders)}: {folder.recipe.data.split}{before}")
-            made = None if ended else run_in(folder, store, start, console, on_log)
-            model = open_model(folder.path) if made is None else made.model
+            trained = None if ended else run_in(folder, store, start, console, on_log)
+            model = open_model(folder.path) if trained is None else trained.model
             start = Trained(model)
-            if made is not None and made.result.ended:
-                if ranks.first:
-                    write_atomically(folder.path / ON_LOG, b"")
+            if trained is not None and _mark(folder, trained, ranks.first):
                 break
-            (folder.path / ON_LOG).unlink(missing_ok=True)
         return model.save(folders[-1].path.parent / INNER) if ranks.first else model
+
+
+def _mark(folder: RunFolder, made: FinishedRun, first: bool = True) -> bool:
+    """Return True if `on_log` ended the stage. The first rank notes it in the folder, or removes an earlier note."""
+    if made.result.ended and first:
+        write_atomically(folder.path / ON_LOG, b"")
+    elif first:
+        (folder.path / ON_LOG).unlink(missing_ok=True)
+    return made.result.ended
 
 
 def _ended(folder: RunFolder) -> bool:
