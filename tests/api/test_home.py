@@ -36,6 +36,8 @@ def test_paths_in_python(home: Path) -> None:
     assert data.extract("~/store", detector=model).source == home / "store"
     assert model.push_to_hub("me/it", dry_run="~/card") == str(home / "card")
     Plot("<svg/>").save("~/plot.svg")
+    with pytest.raises(diptych.DiptychError, match=f"{home}/none.onnx"):
+        data.extract("~/other", detector="onnx:~/none.onnx")
     assert finetuning("caption", "~/store", "sample", None, Options("~/run")).out == home / "run"
     recipe = diptych.recipe("xgpt/small/text", settings={"data.text": "~/a.txt"})
     assert recipe.model_dump()["data"]["text"] == str(home / "a.txt")  # type: ignore[union-attr]
@@ -45,7 +47,7 @@ def test_paths_in_python(home: Path) -> None:
     assert {path.name for path in home.iterdir()} >= {"store", "card", "plot.svg"}
 
 
-@pytest.mark.parametrize("word", ["~/a b", "--out=~/a", "data.text=~/a", "a=~/a"])
+@pytest.mark.parametrize("word", ["~/a b", "--out=~/a", "data.text=~/a", "a=~/a", "--detector=onnx:~/a", "tfjs:~/a"])
 def test_paths_on_the_command_line(word: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
     monkeypatch.setattr(cli, "run_verb", lambda arguments, debug: taken.extend(arguments) or 0)

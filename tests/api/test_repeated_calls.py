@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -15,8 +16,9 @@ from diptych.api.dataset import Dataset
 from diptych.api.run import Run
 from diptych.api.training import finetune, pretrain
 from diptych.cli import run_verb
-from diptych.runtime.errors import DataError, RecipeError, Stopped
+from diptych.runtime.errors import DataError, OutputError, RecipeError, Stopped
 from diptych.storybook.files import write
+from tests import toy
 from tests.api.conftest import TINY
 
 PRETRAIN = "unified-vlp/small/pretrain"
@@ -106,6 +108,90 @@ def test_a_refused_call_adds_nothing_and_a_moved_folder_is_named(drawn: Path, pr
     drawn.rename("moved")
     with pytest.raises(DataError, match=f"^store was made when moved had the image of '{key}' at {image}; choose"):
         Dataset.read("moved")[:1].extract("store", detector=pretrained.folder)
+
+
+def features_of(world: Path, folder: Path, **changed: float) -> None:
+    """Write features of each image to its own file; `changed`: the first feature of an image."""
+    for number, one in enumerate(Dataset.read(world)):
+        rng, boxes = np.random.default_rng(number), np.array([[0, 0, 9, 9], [5, 5, 20, 20]], np.float32)
+        features = rng.random((2, 8), dtype=np.float32)
+        features[0, 0] = changed.get(one.record.key, features[0, 0])
+        path = folder / f"{one.record.key}.npz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        width, height = one.record.size or (64, 48)
+        np.savez(path, features=features, boxes=boxes, width=width, height=height)
+
+
+def test_changed_features_are_not_read_from_an_old_run_or_store(drawn: Path) -> None:
+    settings = TINY | {"data.split": "train"}
+    own: dict[str, Any] = {"recipe": PRETRAIN, "features": "features", "steps": 1, "batch_size": 4, "out": "run"}
+    verb = ["extract", str(drawn), "--out", "store", "--detector", "given", "--features", "features"]
+
+    def train() -> Run:
+        return pretrain(drawn, settings=settings, **own)
+
+    features_of(drawn, Path("features"))
+    train()
+    assert run_verb(verb, debug=False) == 0
+    key = Dataset.read(drawn)[7].record.key
+    features_of(drawn, Path("features"), **{key: 0.5})
+    with pytest.raises(DataError, match=f"^features/{key}.npz has other features of '{key}' than when run/store was"):
+        train()
+    assert run_verb(verb, debug=False) == 1
+    features_of(drawn, Path("features"))  # new files with the same content
+    assert train().folder == Path("run")
+    assert run_verb(verb, debug=False) == 0
+
+
+def test_another_detector_in_the_same_folder_is_noticed(drawn: Path, detector: str) -> None:
+    shutil.copytree(detector, "detector")
+    settings = TINY | {"data.split": "train"}
+    own: dict[str, Any] = {"recipe": PRETRAIN, "steps": 1, "batch_size": 4, "settings": settings, "out": "run"}
+    pretrain(drawn, detector="detector", **own)
+    shutil.rmtree("detector")
+    other = toy.detector(64)
+    next(other.network.parameters()).data += 1
+    Path("detector").mkdir()
+    other.save(Path("detector"))
+    with pytest.raises(DataError, match=r"^run/store holds features that were made with other settings"):
+        pretrain(drawn, detector="detector", **own)
+
+
+def test_a_run_resumes_only_with_the_data_and_files_that_it_began_with(drawn: Path, detector: str) -> None:
+    def train(steps: int = 1, **more: Any) -> Run:
+        settings = TINY | {"data.split": "train", "data.text": "text.txt", "data.text_words": 8}
+        return pretrain("store", recipe="vl-bert/small/pretrain", steps=steps, batch_size=4, settings=settings, **more)
+
+    lines, data = Path("text.txt"), Dataset.read(drawn)
+    lines.write_text("a red dog runs\n" * 40)
+    data[:9].extract("store", detector=detector)
+    unnamed = train()
+    train(out="run")
+    lines.write_text("a blue cat sits\n" * 40)
+    assert train().folder != unnamed.folder
+    for steps in (1, 2):
+        with pytest.raises(DataError, match=r"^text\.txt changed after the run in run began; choose another `out`"):
+            train(steps, out="run")
+    lines.write_text("a red dog runs\n" * 40)
+    assert train().folder == unnamed.folder
+    shutil.move("store", "before")
+    data[:8].extract("store", detector=detector)
+    with pytest.raises(DataError, match=r"^store changed after the run in run began"):
+        train(2, out="run")
+    shutil.rmtree("store")
+    shutil.move("before", "store")
+    assert train(2, out="run").metrics[-1]["step"] == 2
+
+
+def test_a_file_of_the_user_in_the_model_folder_is_named_before_training(drawn: Path, pretrained: Run) -> None:
+    def train(steps: int) -> Run:
+        return finetune("caption", drawn, pretrained.folder, steps=steps, batch_size=4, out="run")
+
+    train(1)
+    Path("run/model/mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match=r"^run/model would be replaced, but .* added or changed .*mine\.txt"):
+        train(2)
+    assert Run("run").metrics[-1]["step"] == 1
 
 
 def test_on_log_ends_all_stages_and_the_run_continues_without_it(drawn: Path, detector: str) -> None:

@@ -19,6 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 WHOLE = {"steps": 1, "batch_size": 1, "patience": 1, "seed": 0}  # integer argument -> its smallest allowed value
 ABOVE_ZERO = ("epochs", "lr")
+HOME = re.compile(r"^((?:onnx:|tfjs:)?)~(?=/|$)")
 # OPTION matches command-line syntax in an error message: a command, --set KEY=VALUE, or an option.
 _SET = r"--set [^\s=]+?(?:=\S*?)?(?=[:;,.)]*(?:\s|$))"
 OPTION = re.compile(
@@ -51,8 +52,8 @@ def path_of(value: str | os.PathLike[str]) -> Path:
 
 
 def at_home(text: str) -> str:
-    """Return a path or name with the home folder in place of a leading `~/`."""
-    return os.path.expanduser(text) if text == "~" or text.startswith("~/") else text
+    """Return a path or name with the home folder in place of a leading `~/`, or `~/` after `onnx:` or `tfjs:`."""
+    return HOME.sub(lambda at: at[1] + os.path.expanduser("~"), text)
 
 
 def check_training(given: Mapping[str, Any]) -> None:

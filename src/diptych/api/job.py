@@ -18,18 +18,19 @@ from diptych.api.model import MODEL, Model, load
 from diptych.api.run import Run
 from diptych.core import Record
 from diptych.core.folders import INNER
-from diptych.data.extract.own_data import check_same, open_data, store_of
+from diptych.data.extract.own_data import check_same, detector_or_features, open_data, store_of
 from diptych.data.store.record_json import record_to_json
 from diptych.data.store.several import SeveralStores, renamed
 from diptych.data.store.store import INDEX, Store, check_split, splits_in
 from diptych.runs.folder import ModelFolder
+from diptych.runs.inputs import files_of
 from diptych.runs.run import learner_of
 from diptych.runs.run_folder import RunFolder, open_stages
 from diptych.runs.stages import ON_LOG, fit_stages, run_stages
 from diptych.runs.start import Start
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError, counted
-from diptych.runtime.files import bytes_of, parse_json, sweep, text_of, write_atomically
+from diptych.runtime.files import parse_json, sha256_of, sweep, text_of, write_atomically
 from diptych.runtime.outputs import taken
 from diptych.runtime.plugins import load_plugins
 from diptych.runtime.progress import tell
@@ -84,7 +85,7 @@ class TrainingJob:
             sweep(self.out)
             by_on_log = any((folder.path / ON_LOG).exists() for folder in self.folders)
             if self._ended() and not (by_on_log and on_log is None):
-                self._check_images()
+                self._check_stores()
                 tell(console, f"{self.out}: already {ENDED_NOTE if by_on_log else FINISHED_NOTE}")
                 return Run(self.out)
             if self.note:
@@ -99,11 +100,12 @@ class TrainingJob:
                 write_atomically(self.out / FINISHED, json.dumps({"digest": self.digest}).encode())
         return Run(self.out)
 
-    def _check_images(self) -> None:
-        """Raise DataError if an image has changed since the run extracted its regions."""
+    def _check_stores(self) -> None:
+        """Raise DataError if an image, features or the detector changed after the run extracted the regions."""
         for name, (path, opened) in self.data.items():
             if not isinstance(opened, Store) and (self._store_of(name) / INDEX).is_file():
-                check_same(Store(self._store_of(name)), opened, path)
+                detector = detector_or_features(*self._regions, opened)
+                check_same(Store(self._store_of(name)), opened, path, detector)
 
     def _store_of(self, name: str) -> Path:
         return self.out / f"store{'-' * bool(name)}{name}"
@@ -117,8 +119,7 @@ class TrainingJob:
 
     def _store(self) -> Store:
         """Return all data as one store. The regions of data that is not a store are extracted first."""
-        detector = self.options.detector or self.start.source
-        features = None if self.options.features is None else path_of(self.options.features)
+        detector, features = self._regions
         stores = {
             name: store_of(
                 opened, path, self._store_of(name), detector, make_console(), features, self.options.skip_bad
@@ -126,6 +127,12 @@ class TrainingJob:
             for name, (path, opened) in self.data.items()
         }
         return stores[""] if "" in stores else SeveralStores(stores)
+
+    @property
+    def _regions(self) -> tuple[str | None, Path | None]:
+        """The name of the detector, and the path of precomputed features."""
+        features = self.options.features
+        return self.options.detector or self.start.source, None if features is None else path_of(features)
 
     def _lasting(self, folder: RunFolder, store: Store, epochs: float) -> RunFolder:
         """Return the folder with its number of steps set to `epochs` passes over the training records."""
@@ -192,7 +199,8 @@ def _job(
             check_words(find_task(one.task), one.data.split, *opened[""])
     made = hashlib.sha256()
     chosen = [one.model_dump_json() for one in stages.recipes], replace(options, out=None), start.digest()
-    for part in (repr(chosen), *(part for _, one in opened.values() for part in _contents(one))):
+    files = [sha256_of(path) for one in stages.recipes for _, path in files_of(one)]
+    for part in (repr(chosen), *files, *(part for _, one in opened.values() for part in _contents(one))):
         made.update(part.encode())
     out = Path("runs", f"{task}-{made.hexdigest()[:8]}") if options.out is None else path_of(options.out)
     return TrainingJob(folders or open_stages(begun, out), opened, start, out, options, made.hexdigest(), note)
@@ -258,8 +266,8 @@ def check_words(spec: TaskSpec, split: str, path: Path, records: Store | list[Re
 
 
 def _contents(opened: Store | list[Record]) -> Iterator[str]:
-    """Yield texts whose digest identifies the data: the indices of stores, or each record as text."""
+    """Yield texts whose digest identifies the data: the digest of a store, or each record as text."""
     if isinstance(opened, Store):
-        yield from (str(bytes_of(one.folder / INDEX)) for one in getattr(opened, "stores", {"": opened}).values())
+        yield opened.content
     else:
         yield from (json.dumps(record_to_json(record), sort_keys=True) for record in opened)

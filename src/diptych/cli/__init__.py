@@ -39,7 +39,7 @@ app.info.cls = TaskVerbs
 for registered in (app.registered_commands, app.registered_groups):
     reserve_verbs(filter(None, map(verb_name, registered)))
 ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # matches errors about these options
-HOME = re.compile(r"^([\w.-]+=)?~(?=/)")  # in arguments that the shell did not expand, such as --out=~/runs
+HOME = re.compile(r"^((?:[\w.-]+=)?(?:onnx:|tfjs:)?)~(?=/)")  # in arguments that the shell did not expand: --out=~/runs
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -52,7 +52,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # characters that the terminal cannot encode become escapes
             stream.reconfigure(errors="backslashreplace")
     home = os.path.expanduser("~")
-    arguments = [HOME.sub(lambda at: (at[1] or "") + home, one) for one in sys.argv[1:] if one != "--debug"]
+    arguments = [HOME.sub(lambda at: at[1] + home, one) for one in sys.argv[1:] if one != "--debug"]
     keep_freed_memory()
     wait_briefly()
     code = _flushed(run_verb(arguments, debug=len(arguments) < len(sys.argv) - 1))

@@ -235,18 +235,20 @@ def extract(
 ) -> None:
     """Extract the regions of every image into a store, from which models are trained."""
     from diptych.data.extract.own_data import extract_regions, read_records, refuse_changed
+    from diptych.runtime.outputs import refuse_inputs
     from diptych.runtime.progress import tell
     from diptych.systems import find_selection
     from diptych.vision.detectors.open import open_detector, with_image_feature
 
     selection = find_selection(region_selection) if region_selection is not None else None
     records = read_records(data, console(), images, split, split_seed, features is None, skip_bad)
-    refuse_changed(out, records, data)
+    refuse_inputs(out, [data])
     opened = open_detector(
         detector, records, features, weights, selection, boxes, settings or (), backbone,
         report=partial(tell, console()),
     )  # fmt: skip
     opened = with_image_feature(opened, image_feature)
+    refuse_changed(out, records, data, opened)
     hold(out, "store")
     done = extract_regions(records, opened, out, console(), batch_size, processes, engine.value, device, skip_bad)
     print(json.dumps({"store": str(out), **vars(done)}) if as_json else f"{done.summary()}; {out}")

@@ -13,6 +13,7 @@ from diptych.data.store.store import Store
 from diptych.models.weights import load_into
 from diptych.runs.familiarity import measured
 from diptych.runs.folder import CALIBRATED, UNCALIBRATED, VALIDATED, ModelFolder
+from diptych.runs.inputs import checked_inputs, save_inputs
 from diptych.runs.learner import Learner, answers_of, make_learner
 from diptych.runs.predict import left_out, shown_to
 from diptych.runs.run_folder import RunFolder
@@ -21,6 +22,7 @@ from diptych.runs.validation import calibration, validation
 from diptych.runs.words import note_tokens
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import torch_unchanged
+from diptych.runtime.outputs import refuse_replaced
 from diptych.runtime.progress import tell
 from diptych.runtime.terminal import make_console
 from diptych.runtime.weight_files import read_weights
@@ -59,6 +61,8 @@ def run_in(
 ) -> FinishedRun:
     """Like `run`, with an opened `RunFolder`."""
     console, recipe, out = console or make_console(), folder.recipe, folder.path
+    inputs = checked_inputs(out, recipe, store)
+    refuse_replaced(out / INNER, "model")
     start = start.by(recipe)
     learner = learner_of(folder, store, start)
 
@@ -72,6 +76,7 @@ def run_in(
 
     def take_folder() -> None:
         folder.claim()
+        save_inputs(out, inputs)
         learner.tokens.save(out)
         note_tokens(out)
 

@@ -15,11 +15,13 @@ from rich.console import Console
 from diptych.core.folders import INNER
 from diptych.data.store.store import Store
 from diptych.runs.folder import CONFIG, ModelFolder, open_model
+from diptych.runs.inputs import checked_inputs
 from diptych.runs.run import FinishedRun, run_in
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Start, Trained
 from diptych.runtime.devices import choose_device
 from diptych.runtime.files import write_atomically
+from diptych.runtime.outputs import refuse_replaced
 from diptych.runtime.progress import tell
 from diptych.runtime.terminal import make_console
 from diptych.systems.recipe import Recipe
@@ -53,11 +55,14 @@ def run_stages(
         made = run_in(folders[0], store, start, console, on_log)
         _mark(folders[0], made)
         return made.model
+    refuse_replaced(folders[-1].path.parent / INNER, "model")
     with join_ranks(choose_device(folders[0].recipe.training.device)) as ranks:
         for number, folder in enumerate(folders, start=1):
             ended = folder.resumes and _ended(folder)
             before = ", ended before" if ended else ""
             tell(console, f"stage {number} of {len(folders)}: {folder.recipe.data.split}{before}")
+            if ended:
+                checked_inputs(folder.path, folder.recipe, store)
             trained = None if ended else run_in(folder, store, start, console, on_log)
             model = open_model(folder.path) if trained is None else trained.model
             start = Trained(model)

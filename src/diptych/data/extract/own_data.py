@@ -3,24 +3,25 @@
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
+import torch
 from rich.console import Console
 
-from diptych.core import Record
+from diptych.core import Record, Regions
 from diptych.core.folders import DETECTOR
 from diptych.data.extract.extract import CPU, LOCAL, Extraction, extract, is_another
 from diptych.data.formats.format import LIST_THEM
 from diptych.data.formats.parsing import Skips, are_many, refuse_many
 from diptych.data.formats.table import read
-from diptych.data.store.store import INDEX, Store, iterate
+from diptych.data.store.store import INDEX, Store, halved, iterate
 from diptych.runtime.devices import choose_device
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.runtime.outputs import claim, refuse_inputs
+from diptych.runtime.outputs import claim
 from diptych.runtime.processes import PROCESSES, torchrun_processes
 from diptych.runtime.progress import bar, tell
 from diptych.runtime.terminal import printable
@@ -28,7 +29,9 @@ from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.given import KIND as GIVEN
 from diptych.vision.detectors.given import GivenRegions
+from diptych.vision.detectors.image_feature import WithImageFeature
 from diptych.vision.detectors.open import open_detector
+from diptych.vision.features.profile import refuse_other_features
 from diptych.vision.fingerprints import image_fingerprint
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
@@ -132,7 +135,7 @@ def store_of(
             + (f"--detector {detector}" if features is None else f"--detector {GIVEN} --features {features}")
             + ", then pass --data STORE"
         )
-    finder = _detector_or_features(detector, features, records)
+    finder = detector_or_features(detector, features, records)
     if not finder.needs_pictures and features is None:
         raise DataError(
             f"the model {detector} cannot find regions: it reads regions of {finder.contract.extractor}; "
@@ -141,7 +144,7 @@ def store_of(
                else f"make a store of them: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
         )  # fmt: skip
     if (folder / INDEX).is_file():
-        check_same(Store(folder), records, data)
+        check_same(Store(folder), records, data, finder)
     done = extract_regions(records, finder, folder, console, skip_bad=skip_bad)
     store = Store(folder)
     splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))
@@ -149,7 +152,7 @@ def store_of(
     return store
 
 
-def _detector_or_features(detector: str | None, features: Path | None, records: Sequence[Record]) -> Detector:
+def detector_or_features(detector: str | None, features: Path | None, records: Sequence[Record]) -> Detector:
     """Open the detector, or the precomputed `features` if they are given.
 
     With `features`, `detector` may also be a model that was trained on precomputed regions. Raises RecipeError for any
@@ -177,11 +180,10 @@ def named_data(given: Sequence[str]) -> Path | dict[str, Path]:
     return named
 
 
-def refuse_changed(out: Path, records: Sequence[Record], data: Path) -> None:
-    """Raise an error if `out` is inside `data`, or is a store that was extracted from an earlier version of `data`."""
-    refuse_inputs(out, [data])
+def refuse_changed(out: Path, records: Sequence[Record], data: Path, detector: Detector) -> None:
+    """Raise DataError if `out` is a store that was extracted from an earlier version of `data` or of its features."""
     if (out / INDEX).is_file():
-        check_same(Store(out), records, data, whole=False)
+        check_same(Store(out), records, data, detector, whole=False)
 
 
 @contextmanager
@@ -198,19 +200,25 @@ def _dated(index: Path) -> Iterator[None]:
             os.utime(index, ns=(time_ns, time_ns))
 
 
-def check_same(store: Store, records: Sequence[Record], data: Path, whole: bool = True) -> None:
-    """Raise DataError if a record of the store has other texts, another split or a changed image in `records`.
+def check_same(store: Store, records: Sequence[Record], data: Path, detector: Detector, whole: bool = True) -> None:
+    """Raise DataError if the store was extracted with another detector, or from other data.
+
+    The latter means that a record has other texts, another split, a changed image or changed features in `records`.
 
     With `whole`, every record of the store must be in `records`. Otherwise the store may have more records. It may also
-    have another image under the same key, which extraction reports. Images are opened if their file is newer than the
-    last check, at most MOST_OPENED of them, and SAMPLED images in any case, because older files may have replaced them.
+    have another image under the same key, which extraction reports. Images and features are read if their file is newer
+    than the last check, at most MOST_OPENED of them. SAMPLED of them are read in any case, because older files may have
+    replaced them.
     """
+    refuse_other_features(store.folder, store.contract, detector.contract)
     wanted = {record.key: record for record in records}
     other, index = "choose another --out, or delete this store", store.folder / INDEX
-    began, opened = time.time_ns(), {record.image for record in records[:: max(1, len(records) // SAMPLED)]}
-    newer = sorted(_newer({record.image for record in records}, index.stat().st_mtime_ns))
-    opened |= set(newer[:: -(-len(newer) // MOST_OPENED) or 1])
-    for there in iterate(store):
+    began, checked = time.time_ns(), index.stat().st_mtime_ns
+    opened, newer = _sampled({record.key: record.image for record in records if record.image is not None}, checked)
+    given = detector.regions if isinstance(detector, WithImageFeature) else detector
+    files = _feature_files(given, records) if isinstance(given, GivenRegions) else {}
+    read, _ = _sampled(files, checked)
+    for number, there in enumerate(iterate(store)):
         known = wanted.get(there.key)
         if whole and known is None:
             raise DataError(f"{store.folder} has the record {there.key!r}, which {data} lacks; {other}")
@@ -220,8 +228,12 @@ def check_same(store: Store, records: Sequence[Record], data: Path, whole: bool 
                 continue
             # An image that has moved since the store was made is still the same image.
             known = replace(known, image=there.image)
-        if image in opened and _is_changed(image, there):
+        if there.key in opened and _is_changed(image, there):
             raise DataError(f"{image} has changed since its regions were extracted to {store.folder}; {other}")
+        if there.key in read and _are_others(given, wanted[there.key], store.stored_regions(number)):
+            raise DataError(
+                f"{files[there.key]} has other features of {there.key!r} than when {store.folder} was made; {other}"
+            )
         if known is not None and there.image_id is None:  # a store that an earlier version made has no image ids
             known = replace(known, image_id=None)
         if known is not None and not there.caption_ids:  # a store that an earlier version made has no caption ids
@@ -233,15 +245,31 @@ def check_same(store: Store, records: Sequence[Record], data: Path, whole: bool 
             texts = f"other texts or another split for {there.key!r} (a split changes with --split-seed)"
             had = f"the image of {there.key!r} at {there.image}" if moved else texts
             raise DataError(f"{store.folder} was made when {data} had {had}; {other}")
-    if newer and wanted.keys() >= {there.key for there in iterate(store)}:  # these images are not opened again
+    if newer and wanted.keys() >= store.keys():  # these images are not opened again
         with suppress(OSError):
             os.utime(index, ns=(began, began))
 
 
-def _newer(images: Iterable[Path | None], time_ns: int) -> set[Path]:
+def _sampled(files: Mapping[str, Path], time_ns: int) -> tuple[set[str], list[str]]:
+    """Return the keys of the files to compare, and the keys of all files that are newer than a time."""
+    keys, recent = list(files), _newer(set(files.values()), time_ns)
+    newer = [key for key in keys if files[key] in recent]
+    return {*keys[:: max(1, len(keys) // SAMPLED)], *newer[:: -(-len(newer) // MOST_OPENED) or 1]}, newer
+
+
+def _feature_files(given: GivenRegions, records: Sequence[Record]) -> dict[str, Path]:
+    """Return the file with the features of each record that has some."""
+    files = {}
+    for record in records:
+        with suppress(DataError):
+            files[record.key] = given.files.file_of(record)
+    return files
+
+
+def _newer(images: Iterable[Path], time_ns: int) -> set[Path]:
     """Return the images whose file, or the archive with it, was written or replaced after a time."""
     newer = set()
-    for image in filter(None, images):
+    for image in images:
         file = next((one for one in (image, *image.parents) if os.path.lexists(one)), image)
         with suppress(OSError):
             stats = [file.lstat(), *([file.stat()] if file.is_symlink() else [])]
@@ -259,6 +287,17 @@ def _is_changed(image: Path | None, there: Record) -> bool:
     except DataError:  # extraction reports an image that cannot be read
         return False
     return own[: len(there.fingerprint)] != tuple(there.fingerprint)
+
+
+def _are_others(detector: Detector, record: Record, stored: Regions) -> bool:
+    """Return True if the precomputed regions of a record differ from those of a store."""
+    assert isinstance(detector, GivenRegions)
+    try:
+        read = halved(replace(record, regions=detector.read(record))).regions
+    except DataError:  # the store has the features from before they were damaged or removed
+        return False
+    there = stored.tensors()
+    return read is None or any(not torch.equal(one, there[name]) for name, one in read.tensors().items())
 
 
 def _from_root(record: Record) -> Record:

@@ -7,6 +7,7 @@ from functools import cached_property
 from diptych.core import Record
 from diptych.data.store.store import Store
 from diptych.runtime.errors import DataError
+from diptych.runtime.files import sha256_of_json
 from diptych.vision.features.profile import differences
 
 TRAIN = "train"
@@ -30,6 +31,10 @@ class SeveralStores(Store):
                     f"{'; '.join(different)}; extract one of them again with the other's detector"
                 )
         self._join(list(self.stores.values()))
+
+    @property
+    def content(self) -> str:
+        return sha256_of_json({name: store.content for name, store in self.stores.items()})
 
     def words(self, index: int) -> Record:
         number, row = self._locate(index)

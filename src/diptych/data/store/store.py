@@ -42,9 +42,9 @@ from diptych.data.store.shards import LAYOUT, PER_REGION, TABLES, ShardEntry, Sh
 from diptych.data.store.tensor_file import tensor_file
 from diptych.runtime.configs import first_problem, of_json
 from diptych.runtime.errors import DataError, Terminated
-from diptych.runtime.files import check_name, parse_json, refuse_endless, text_of, write_atomically
+from diptych.runtime.files import check_name, parse_json, refuse_endless, sha256_of_json, text_of, write_atomically
 from diptych.vision.detectors.weights import check_detector
-from diptych.vision.features.profile import differences
+from diptych.vision.features.profile import refuse_other_features
 
 INDEX, FAILURES = "store.json", "failures.jsonl"
 FORMAT = 2  # version of a store's format; version 1 had no checksums of words and tables
@@ -65,6 +65,11 @@ class Store:
 
     def _join(self, parts: Sequence[_Shard | Store]) -> None:
         self._parts, self._starts = parts, np.cumsum([0, *map(len, parts)])
+
+    @property
+    def content(self) -> str:
+        """A digest of the feature contract and of the shards' checksums."""
+        return sha256_of_json([self.contract.to_json(), msgspec.to_builtins(self.shards)])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -148,11 +153,7 @@ class StoreWriter:
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():
             before = Store(folder)
-            if different := differences(before.contract, contract):
-                raise DataError(
-                    f"{folder} holds features that were made with other settings ({'; '.join(different)}); extract to "
-                    "another folder, or delete this one"
-                )
+            refuse_other_features(folder, before.contract, contract)
             self._shards, self._made_by = before.shards, parse_json(text_of(folder / INDEX)).get("diptych")
             self.done = {words.key: words.image for words in map(before.words, range(len(before)))}
 
@@ -163,7 +164,7 @@ class StoreWriter:
             raise DataError("the store already has this key; give each record its own key", key=record.key)
         words = _words(_with_image(record, lambda image: os.path.relpath(image, self.folder)))
         self.done[record.key] = record.image
-        self._pending.append((_halved(record), words))
+        self._pending.append((halved(record), words))
         if len(self._pending) == self.records_per_shard:
             self._hand_over()
 
@@ -190,12 +191,11 @@ class StoreWriter:
             name = f"shard-{len(self._shards):05d}.safetensors"
             write_atomically(self.folder / name, *shard)
             self._shards.append(ShardEntry(name, records, check))
-        if not self._shards:
-            return
-        index = {"format": FORMAT, "contract": self.contract.to_json(), "shards": msgspec.to_builtins(self._shards)}
-        index |= {"diptych": self._made_by} if self._made_by else {}
-        index["check"] = shards.index_check(index)
-        write_atomically(self.folder / INDEX, json.dumps(index, indent=1).encode())
+        if self._shards:
+            index = {"format": FORMAT, "contract": self.contract.to_json(), "shards": msgspec.to_builtins(self._shards)}
+            index |= {"diptych": self._made_by} if self._made_by else {}
+            index["check"] = shards.index_check(index)
+            write_atomically(self.folder / INDEX, json.dumps(index, indent=1).encode())
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -335,7 +335,7 @@ def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, lis
     return columns | {name: [table] for name, table in tables.items()}
 
 
-def _halved(record: Record) -> Record:
+def halved(record: Record) -> Record:
     """Return the record with its regions in the types of a store. Features are in half precision, as in the papers."""
     regions = cast(Regions, record.regions)
     stored = {name: value for name, value in regions.tensors().items() if name in (*PER_REGION, "whole")}

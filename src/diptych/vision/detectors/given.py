@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -144,7 +144,8 @@ class GivenRegions:
             for one in records[number + AHEAD * (number > 0) : number + AHEAD + 1]:
                 self.files.expect(one)
             try:
-                regions.append(self.files.read(record, partial(self._one, record=record)))
+                regions.append(self.read(record))
+                self.bytes_read += cast(torch.Tensor, regions[-1].features).nbytes
             except NoFeatures:
                 raise
             except DataError as error:
@@ -152,11 +153,14 @@ class GivenRegions:
                 raise
         return regions
 
+    def read(self, record: Record) -> Regions:
+        """Return the regions of one record. Raises DataError if there are none, or they are invalid."""
+        return self.files.read(record, partial(self._one, record=record))
+
     def _one(self, raw: Raw, record: Record) -> Regions:
         features = _numbers(raw, raw.named, raw.features, 2)
         classes = None if raw.classes is None else _numbers(raw, "classes", raw.classes, 2)
         scores = None if raw.scores is None else _numbers(raw, "scores", raw.scores, 1)
-        self.bytes_read += features.nbytes
         count = len(features)
         if not 1 <= count <= MOST_REGIONS:
             refuse(raw.where, f"{count} regions", f"1 to {MOST_REGIONS}")

@@ -13,7 +13,7 @@ from typing import TypeVar
 from diptych.core import Record
 from diptych.runtime.errors import DataError
 from diptych.vision.features import arrow, lmdb, npy, npz, tsv, vl_bert, vlp
-from diptych.vision.features.raw import Listing, Raw, Unit, again, each_whole, read_as_data
+from diptych.vision.features.raw import Folder, Listing, Raw, Unit, again, each_whole, read_as_data
 from diptych.vision.image_files import ENDINGS
 
 # One function per format. Given the listed files, it returns the units of its format, such as one unit per tsv file.
@@ -122,6 +122,17 @@ class FeatureFiles:
             f"found no features of {record.key!r} in {self.path}; name them like the image (the first names in it are "
             f"{', '.join(list(self.exact)[:3]) or 'none'})"
         )
+
+    def file_of(self, record: Record) -> Path:
+        """Return the file with a record's regions, or the newest file of a folder that is read as one.
+
+        Raises DataError like `of`.
+        """
+        place = self.of(record)
+        if isinstance(place.unit, Folder):
+            return place.unit.files[place.name]
+        path = place.unit.path
+        return max(path.iterdir(), key=lambda one: one.stat().st_mtime_ns) if path.is_dir() else path
 
     def expect(self, record: Record) -> None:
         """Request a record's regions early. If a separate process reads the format, it then reads while this process

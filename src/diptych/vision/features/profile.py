@@ -40,6 +40,15 @@ def differences(one: FeatureContract, other: FeatureContract) -> list[str]:
     return lines
 
 
+def refuse_other_features(store: Path, there: FeatureContract, given: FeatureContract) -> None:
+    """Raise DataError if features with the contract `given` must not be mixed with those of a store."""
+    if different := differences(there, given):
+        raise DataError(
+            f"{store} holds features that were made with other settings ({'; '.join(different)}); extract to another "
+            "folder, or delete this one"
+        )
+
+
 def unlike(one: FeatureProfile, other: FeatureProfile) -> str | None:
     """Return the reason why two profiles cannot come from the same extractor, or None.
 
