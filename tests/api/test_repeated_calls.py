@@ -83,6 +83,13 @@ def test_changed_images_are_not_read_from_an_old_run_or_store(drawn: Path, pretr
         assert len(Dataset.read(drawn).extract("store", detector=pretrained.folder)) == 12
     write_another(image)
     assert train("again").folder == Path("again")
+    shutil.rmtree("again/store")
+    assert train("again").folder == Path("again")
+    image.write_bytes(kept)
+    with pytest.raises(
+        DataError, match=f"{image.name} was written after the run in again ended, and again/store, with"
+    ):
+        train("again")
 
 
 def test_a_folder_of_older_images_in_the_place_of_another_is_noticed(drawn: Path, pretrained: Run) -> None:

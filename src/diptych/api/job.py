@@ -18,7 +18,7 @@ from diptych.api.model import MODEL, Model, load
 from diptych.api.run import Run
 from diptych.core import Record
 from diptych.core.folders import INNER
-from diptych.data.extract.own_data import check_same, detector_or_features, open_data, store_of
+from diptych.data.extract.own_data import check_older, check_same, detector_or_features, open_data, store_of
 from diptych.data.store.record_json import record_to_json
 from diptych.data.store.several import SeveralStores, renamed
 from diptych.data.store.store import INDEX, Store, check_split, splits_in
@@ -103,9 +103,11 @@ class TrainingJob:
     def _check_stores(self) -> None:
         """Raise DataError if an image, features or the detector changed after the run extracted the regions."""
         for name, (path, opened) in self.data.items():
-            if not isinstance(opened, Store) and (self._store_of(name) / INDEX).is_file():
-                detector = detector_or_features(*self._regions, opened)
-                check_same(Store(self._store_of(name)), opened, path, detector)
+            store = self._store_of(name)
+            if not isinstance(opened, Store) and (store / INDEX).is_file():
+                check_same(Store(store), opened, path, detector_or_features(*self._regions, opened))
+            elif not isinstance(opened, Store):
+                check_older(opened, self.out / FINISHED, store)
 
     def _store_of(self, name: str) -> Path:
         return self.out / f"store{'-' * bool(name)}{name}"

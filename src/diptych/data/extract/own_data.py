@@ -250,6 +250,15 @@ def check_same(store: Store, records: Sequence[Record], data: Path, detector: De
             os.utime(index, ns=(began, began))
 
 
+def check_older(records: Sequence[Record], finished: Path, store: Path) -> None:
+    """Raise DataError if an image is newer than the file `finished` of a run whose store was deleted."""
+    if newer := _newer({record.image for record in records if record.image is not None}, finished.stat().st_mtime_ns):
+        raise DataError(
+            f"{min(newer)} was written after the run in {finished.parent} ended, and {store}, with which it could be "
+            "compared, was deleted; choose another --out"
+        )
+
+
 def _sampled(files: Mapping[str, Path], time_ns: int) -> tuple[set[str], list[str]]:
     """Return the keys of the files to compare, and the keys of all files that are newer than a time."""
     keys, recent = list(files), _newer(set(files.values()), time_ns)
