@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from benchmarks.machine import RESULTS, save_result
+from tests.attack import changed
 from tests.attack.costs import COMMANDS as COSTED
 from tests.attack.costs import HOSTILE, bounded
 from tests.attack.environments import COMMANDS as ENVIRONED
@@ -80,6 +81,7 @@ def kinds(world: Path, place: Path) -> Iterator[Kind]:
     yield Kind("outputs: all combinations", lambda number: held_outputs(number, place / "outputs"), len(cases()))
     yield Kind("environments", lambda number: endured(number, world, place), len(ODD) * len(ENVIRONED))
     yield Kind(f"states: {STATES_STEPS} steps", _in_any_order(world, place), 40, STATES_STEPS)
+    yield Kind("changed inputs", _changing(world, place), len(changed.cases()))
     yield Kind("two ranks: one lost", _losing(world, place), 12)
     yield Kind(f"memory: {STEPS:,} steps", lambda number: flat(number, world, place), len(SYSTEMS), STEPS)
 
@@ -108,6 +110,15 @@ def _in_any_order(world: Path, place: Path) -> Try:
             if verb not in WHOLE:
                 WHOLE[verb] = undisturbed(verb, world, place)
         return kept(number, {name: WHOLE[verb] for name, verb in STATES_VERBS.items()}, world, place)
+
+    return one
+
+
+def _changing(world: Path, place: Path) -> Try:
+    def one(number: int) -> Broken | str:
+        if "changed" not in WHOLE:
+            WHOLE["changed"] = changed.two_worlds(world, place.with_name("changed"))
+        return changed.stale(number, WHOLE["changed"], place)
 
     return one
 

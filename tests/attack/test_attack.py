@@ -16,6 +16,7 @@ from typing import Any, get_args
 import pytest
 
 from diptych.runtime.errors import DataError
+from tests.attack.changed import cases, stale
 from tests.attack.forks import Ended
 from tests.attack.fuzz import Fuzzer, corrupted, fuzzed, mutated
 from tests.attack.kills import Broken, Undisturbed
@@ -68,7 +69,7 @@ def test_a_minute_of_the_attack_holds(tmp_path: Path) -> None:
         "--rounds",
         str(ROUNDS),
         "--only",
-        "operation|flipped|fuzzed|bad inputs|pipes|costs|service|ranks|outputs|environments|states",
+        "operation|flipped|fuzzed|bad inputs|pipes|costs|service|ranks|outputs|environments|states|changed",
     )
     # an interpreter: `make attack` as it is started
     command = [sys.executable, "-m", "tests.attack", *rounds, "--json", str(table)]
@@ -169,6 +170,30 @@ def test_what_a_verb_loses_in_any_order_is_seen(tmp_path: Path, monkeypatch: pyt
     found = kept(0, wholes, tmp_path / "world", tmp_path / "try")
     assert found is not None
     assert "lost or changed ['0.png']" in found.how
+
+
+def test_an_old_result_of_a_changed_input_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (number,) = (
+        n
+        for n, (one, name, new) in enumerate(cases())
+        if (one.arguments[0], name, new) == ("export", "captioner", True)
+    )
+    worlds = [tmp_path / "world", tmp_path / "other"]
+    for world in worlds:
+        (world / "captioner").mkdir(parents=True)
+        (world / "captioner" / "weights").write_text(world.name)
+
+    def verb(folder: Path, *_: object, kept: bool) -> Ended:
+        if not (kept and (folder / "out").exists()):
+            (folder / "out").write_bytes((folder / "captioner" / "weights").read_bytes())
+        return Ended(0, "", "")
+
+    monkeypatch.setattr("tests.attack.changed.attempt", partial(verb, kept=True))
+    found = stale(number, worlds, tmp_path / "try")
+    assert isinstance(found, Broken)
+    assert found.how.endswith("captioner replaced by a newer one: the old result: out/out")
+    monkeypatch.setattr("tests.attack.changed.attempt", partial(verb, kept=False))
+    assert stale(number, worlds, tmp_path / "try") == "equal"
 
 
 def test_each_path_of_the_command_line_is_a_pipe_once_in_the_attack() -> None:

@@ -41,24 +41,27 @@ def make_detector(folder: Path) -> None:
     toy.detector(64).save(folder / "detector")
 
 
-def make_world(folder: Path) -> None:
-    """Pictures with lines, a store, a detector and two models of nearly nothing, by the verbs themselves."""
+def make_world(folder: Path, seed: int = 0) -> None:
+    """Pictures with lines, a store, a detector and two models of nearly nothing, by the verbs themselves.
+
+    Worlds of other seeds have other content in files of the same names.
+    """
     folder.mkdir(parents=True)
     attempt(folder, (), partial(make_detector, folder))
     for arguments in (
         ("storybook", "write", "--out", "world", "--web", "0", "--train", "12", "--val", "4", "--test", "4",
          "--test-rare", "0",
-         "--processes", "1"),
+         "--processes", "1", "--seed", str(seed)),
         ("extract", "world", "--out", "store", "--detector", "detector", "--processes", "1"),
         ("pretrain", "unified-vlp/small/pretrain", "--data", "store", "--out", "start", *TINY),
         ("finetune", "caption", "--data", "store", "--model", "start", "--out", "captioner", *TINY),
         ("finetune", "retrieval", "--data", "store", "--model", "start", "--out", "retriever", *TINY),
-        ("storybook", "web", "--out", "web", "--pages", "24", "--processes", "1"),
+        ("storybook", "web", "--out", "web", "--pages", "24", "--processes", "1", "--seed", str(seed)),
     ):  # fmt: skip
         ended = attempt(folder, arguments)
         if ended.code != 0:
             raise RuntimeError(f"diptych {' '.join(arguments)}: {ended.code}\n{ended.error}")
-    lines = [{"image": f"{n}.png", "captions": [f"a picture of number {n}"]} for n in range(4)]
+    lines = [{"image": f"{n}.png", "captions": [f"a picture of number {n + seed}"]} for n in range(4)]
     for number, picture in enumerate(sorted((folder / "world").rglob("*.png"))[:4]):
         shutil.copy(picture, folder / f"{number}.png")
         for name in ("pictures", "classes/safe", "classes/others"):

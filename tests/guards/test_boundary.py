@@ -27,6 +27,7 @@ PARSERS = {
     "mining/tables.py": {"pyarrow"},
     "runtime/unpickle.py": {"pickle"},
     "runtime/weight_files.py": {"pickle", "torch.load", "zipfile"},
+    "runtime/zipped.py": {"zipfile"},
     "serving/export/runner.py": {"onnxruntime"},
     "vision/archives.py": {"tarfile", "zipfile", "zlib"},
     "vision/backbones/onnx_graph.py": {"onnxruntime"},

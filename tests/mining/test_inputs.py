@@ -50,6 +50,21 @@ def test_addresses_with_text_are_read_from_each_form(tmp_path: Path) -> None:
     assert [line.bad for line in found["x.parquet"]] == ["", "no address"]
 
 
+def test_lists_of_other_images_are_other_inputs(tmp_path: Path) -> None:
+    """Also if their texts are equal, because names in a list are relative."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.png").write_bytes(name.encode())
+        (tmp_path / name / "x.jsonl").write_text(json.dumps({"image": "0.png", "captions": ["a kite"]}))
+    lists = [tmp_path / name / "x.jsonl" for name in ("a", "b")]
+    both = inputs.recognise(lists, None)
+    assert {one.path for one in both} == set(lists)
+    (tmp_path / "a" / "0.png").write_bytes(b"b")
+    assert len(inputs.recognise(lists, None)) == 1
+    (tmp_path / "a" / "0.png").unlink()
+    assert len({one.digest for one in (*both, *inputs.recognise(lists, None))}) == 3
+
+
 def test_lines_of_a_val_or_test_split_are_left_out_and_counted(tmp_path: Path) -> None:
     """All that is mined is for training."""
     splits = (None, "train", "Test", "validation")

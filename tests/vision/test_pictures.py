@@ -2,8 +2,10 @@
 
 import os
 import struct
+import tracemalloc
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +13,12 @@ import pytest
 import torch
 from PIL import Image
 
-from diptych.runtime.errors import DataError
+from diptych.mining.judge.onnx_judge import OnnxJudge
+from diptych.runtime.errors import DataError, DiptychError
 from diptych.vision import pictures
 from diptych.vision.archives import members, read_member
+from diptych.vision.features.npz import read_npz
+from diptych.vision.features.vl_bert import Archive
 from diptych.vision.image_files import find_pictures
 from diptych.vision.pictures import open_picture
 
@@ -189,17 +194,52 @@ def test_pictures_are_found_below_a_folder_in_the_order_of_names(tmp_path: Path)
 def test_members_packed_with_lzma_and_archives_that_changed_are_refused(tmp_path: Path) -> None:
     """LZMA's header may ask for 4 GiB. The table of contents is cached, by time and size."""
     path = tmp_path / "a.zip"
-    for name, way in (("1.png", zipfile.ZIP_LZMA), ("2.png", zipfile.ZIP_STORED)):
+    ways = {"1.png": zipfile.ZIP_LZMA, "2.png": zipfile.ZIP_BZIP2, "3.png": zipfile.ZIP_STORED}
+    for (name, way), method in zip(ways.items(), ("LZMA", "bzip2", ""), strict=True):
         with zipfile.ZipFile(path, "w", way) as archive:
             archive.writestr(name, bytes(100))
-        if name == "1.png":
-            with pytest.raises(DataError, match=r"1\.png is compressed with LZMA; make the zip again with deflate"):
+        if method:
+            sentence = rf"a\.zip: {name} is compressed with {method}; make the zip again with deflate"
+            with pytest.raises(DataError, match=sentence):
                 read_member(path, name)
     known = members(path)
     content = path.read_bytes()
     times = path.stat().st_atime_ns, path.stat().st_mtime_ns
-    path.write_bytes(content.replace(b"2.png", b"3.png"))
+    path.write_bytes(content.replace(b"3.png", b"4.png"))
     os.utime(path, ns=times)
     assert members(path) == known
-    with pytest.raises(DataError, match=r"2\.png cannot be read"):
-        read_member(path, "2.png")
+    with pytest.raises(DataError, match=r"3\.png cannot be read"):
+        read_member(path, "3.png")
+
+
+def bomb(path: Path, name: str, declared: int = 1000) -> Path:
+    """Write a zip with a deflated member of 300 MiB whose header says `declared` bytes."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    content = b"".join([*(deflate.compress(bytes(2**20)) for _ in range(300)), deflate.flush()])
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, content)
+    data = bytearray(path.read_bytes())
+    for signature, at in ((b"PK\3\4", 8), (b"PK\1\2", 10)):  # method, and 14 bytes later the declared size
+        start = data.find(signature) + at
+        data[start : start + 2] = zipfile.ZIP_DEFLATED.to_bytes(2, "little")
+        data[start + 14 : start + 18] = declared.to_bytes(4, "little")
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(("name", "read"), [
+    ("1.png", lambda path: read_member(path, "1.png")),
+    ("features.npy", read_npz),
+    ("1.json", lambda path: Archive(path).read("1")),
+    ("net.onnx", OnnxJudge.load),
+])  # fmt: skip
+def test_a_member_of_a_zip_takes_no_more_memory_than_its_header_says(
+    name: str, read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    path = bomb(tmp_path / ("a.whl" if "onnx" in name else "a.zip"), name)
+    tracemalloc.start()
+    with pytest.raises(DiptychError, match="Bad CRC-32"):
+        read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * 2**20

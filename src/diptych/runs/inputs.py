@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from diptych.core.folders import INNER
 from diptych.data.store.several import SeveralStores
 from diptych.data.store.store import Store
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import parse_json, sha256_of, text_of, write_atomically
 from diptych.runtime.weight_files import find_weights
 from diptych.systems.recipe import Recipe
@@ -49,6 +50,7 @@ def files_of(recipe: Recipe) -> Iterator[tuple[str, Path]]:
     for setting, source in {"init": init, **sources}.items():
         path = Path(source or "")
         if source is not None and path.is_dir():
-            path = find_weights(path) if setting == "init" else path / WEIGHTS
+            with suppress(CheckpointError):  # a folder without weights is refused later
+                path = find_weights(path) if setting == "init" else path / WEIGHTS
         if source is not None and path.is_file():
             yield setting, path

@@ -116,15 +116,16 @@ class RetrievalGallery:
         return digest.hexdigest()
 
 
-def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str) -> Table:
+def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str, images: str = "") -> Table:
     """Open the score table in `folder`, or create it. If `folder` is None, the table is in memory.
 
-    `fingerprint` identifies the model. Raises RecipeError for a table of another model or gallery, and DataError for a
-    damaged table.
+    `fingerprint` identifies the model, and `images` the images with their regions. Raises RecipeError for a table of
+    another model or gallery, and DataError for a damaged table.
     """
     if folder is None:
         return np.zeros(gallery.shape, dtype=np.float32)
-    wanted = {"format": 1, "model": fingerprint, "gallery": gallery.digest(), "shape": list(gallery.shape)}
+    texts = {"gallery": gallery.digest(), "shape": list(gallery.shape)}
+    wanted = {"format": 2, "model": fingerprint, "set of images": images, **texts}
     if (folder / DESCRIPTION).is_file():
         try:
             described = parse_json(text_of(folder / DESCRIPTION))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
+from diptych.runtime.zipped import read_zipped
 
 TAR, ZIP = ".tar", ".zip"
 BESIDE = "+"
@@ -163,9 +164,7 @@ def read_member(archive: Path, name: str) -> bytes:
     try:
         if archive.suffix.lower() == ZIP:
             with zipfile.ZipFile(archive) as opened:
-                if opened.getinfo(name).compress_type == zipfile.ZIP_LZMA:  # an LZMA header may request 4 GiB of memory
-                    raise DataError(f"{archive}: {name} is compressed with LZMA; make the zip again with deflate")
-                return opened.read(name)
+                return read_zipped(opened, name)
         with archive.open("rb") as file:
             file.seek(start)
             return file.read(length)

@@ -21,8 +21,9 @@ from diptych.mining.fetch.fetching import PASSING, FetchedBody, Fetcher, WantedA
 from diptych.mining.job import MiningJob
 from diptych.mining.layout import RunLayout
 from diptych.mining.pages import addresses, warc
+from diptych.mining.pages.inputs import HERE
 from diptych.mining.pages.pages import forbids
-from diptych.mining.pages.tars import HERE, tar_pictures
+from diptych.mining.pages.tars import tar_pictures
 from diptych.mining.settings import Fetch
 from diptych.mining.tables import Row, digest, read_rows, write_json, write_shard
 from diptych.runtime.engine.outcome import Counts

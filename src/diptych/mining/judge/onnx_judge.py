@@ -19,6 +19,7 @@ from torch import Tensor
 
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.files import bytes_of
+from diptych.runtime.zipped import read_zipped
 from diptych.vision.backbones.onnx_graph import Graph
 from diptych.vision.image_files import read_pixels
 
@@ -106,7 +107,7 @@ def _content(file: Path) -> bytes:
             if len(networks) != 1 or networks[0].file_size > MOST_BYTES:
                 sizes = ", ".join(f"{one.filename} ({one.file_size:,} bytes)" for one in networks) or "none"
                 raise CheckpointError(f"{file}: found {sizes}, expected one .onnx file of at most {MOST_BYTES:,} bytes")
-            return packed.read(networks[0])
+            return read_zipped(packed, networks[0])
     except CheckpointError:
         raise
     except Exception as error:  # zipfile raises LZMAError, zlib.error, RuntimeError and more

@@ -4,6 +4,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +33,7 @@ COLUMNS = {  # content of a column -> usual names of the column, in lower case; 
     "caption": (("caption", "text", "alt"), CAPTIONS),
     "split": ((conceptual.SPLIT,),),
 }
+HERE = "file:"  # prefix of the URLs of images on this disk or in a tar
 OF_SPLIT = "of a val or test split"
 
 
@@ -79,7 +81,8 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
     if not path.exists():
         raise RecipeError(f"{path} does not exist; expected {WANTED}")
     if path.is_file():
-        yield MiningInput(_kind(path), path, sha256_of(path))
+        kind = _kind(path)
+        yield MiningInput(kind, path, _digest_of_list(path) if kind == "pictures" else sha256_of(path))
         return
     files = [
         p for p in sorted(path.rglob("*")) if p.is_file() and p.name.lower().endswith((".warc", ".warc.gz", ".tar"))
@@ -97,6 +100,15 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
         for one in (*pages, *([path / "addresses.tsv"] if base is None else [])):
             digest.update(f"{one.relative_to(path)}\0{sha256_of(one)}\0".encode())
         yield MiningInput("html", path, digest.hexdigest(), base or "")
+
+
+def _digest_of_list(path: Path) -> str:
+    """Return a digest of a list of image files and of these files."""
+    hashed = hashlib.sha256(sha256_of(path).encode())
+    for line in lines(path, "pictures"):
+        with suppress(OSError, ValueError):  # missing files are counted later
+            hashed.update(f"{line.address}\0{sha256_of(path.parent / line.address.removeprefix(HERE))}\0".encode())
+    return hashed.hexdigest()
 
 
 def _kind(path: Path) -> InputKind:

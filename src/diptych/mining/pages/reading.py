@@ -13,7 +13,7 @@ from diptych.mining.layout import RunLayout, damaged
 from diptych.mining.pages import addresses, inputs, warc
 from diptych.mining.pages.charsets import content_type
 from diptych.mining.pages.pages import TOGETHER, Page, Row, read_page, row_of, settle, settle_texts
-from diptych.mining.pages.tars import HERE, tar_lines
+from diptych.mining.pages.tars import tar_lines
 from diptych.mining.pages.texts import LONGEST, Vocabularies, judged
 from diptych.mining.settings import MiningSettings
 from diptych.mining.tables import digest, read_rows, write_json, write_shard
@@ -106,7 +106,7 @@ class _Shard:
                 every = inputs.lines(path, kind)
                 end = spec["start"] + spec["count"]
                 lines = (line for number, line in enumerate(every) if spec["start"] <= number < end)
-                self._lines(lines, HERE if kind == "pictures" else "", path.parent)
+                self._lines(lines, inputs.HERE if kind == "pictures" else "", path.parent)
         self._settle()
 
     def _settle(self) -> None:
@@ -177,8 +177,12 @@ class _Shard:
                 self._refuse(line.bad)
                 continue
             self.counts["records picture"] += 1
-            where = f"{prefix}{folder / line.address}" if prefix and not line.address.startswith(HERE) else line.address
-            if where.startswith(HERE):
+            where = (
+                f"{prefix}{folder / line.address}"
+                if prefix and not line.address.startswith(inputs.HERE)
+                else line.address
+            )
+            if where.startswith(inputs.HERE):
                 self.held.add(where)
             self.rows.append(self._line(where, line, place))
         settle_texts(self.rows, self.settings.texts)
@@ -186,7 +190,7 @@ class _Shard:
     def _line(self, where: str, line: inputs.InputLine, place: int) -> Row:
         texts = [judged("caption", text[:LONGEST], self.settings.texts, self.vocabularies) for text in line.texts]
         kept = [vars(text) for text in texts if text is not None]
-        usable = where.startswith(HERE) or not self.settings.pages.address or addresses.usable(where)
+        usable = where.startswith(inputs.HERE) or not self.settings.pages.address or addresses.usable(where)
         fails = [] if usable else ["address"]
         if all(text["fails"] for text in kept):
             fails.append("no_text")

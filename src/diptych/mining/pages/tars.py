@@ -17,7 +17,6 @@ from diptych.runtime.files import parse_json
 from diptych.vision.archives import text_keys
 from diptych.vision.image_files import is_named_image
 
-HERE = "file:"  # prefix of the URLs of images on this disk or in a tar
 MOST_MEMBERS = 300_000  # at most this many files of a tar are read; img2dataset writes 30,000
 GZIP, BZIP = b"\x1f\x8b", b"BZh"  # first bytes of compressed tars
 NO_HEADER = {"InvalidHeaderError", "TruncatedHeaderError"}  # names of error classes that tarfile does not export
@@ -101,7 +100,7 @@ def _members(path: Path, skipped: list[int]) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _address(path: Path, key: str, name: str) -> str:
-    return f"{HERE}{key}/{path.name}/{name}"
+    return f"{inputs.HERE}{key}/{path.name}/{name}"
 
 
 def _about(content: bytes) -> inputs.InputLine:

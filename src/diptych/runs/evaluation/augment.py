@@ -68,6 +68,7 @@ class Tally:
 class Augmentation:
     """Settings of an augmentation, saved in the new store. It can only be resumed with the same settings."""
 
+    store: str  # digest of the store
     by: str  # model that generated the captions: its system and a digest of its weights
     captions: int  # number of new captions per image that are requested
     split: str
@@ -91,7 +92,7 @@ def augment(
     in_split(store, split, "--split")
     detector = store.detector()
     by = f"{model.architecture.system}/{digest(model.model)[:12]}"
-    settings = Augmentation(by, captions, split, seed, decoding.model_dump(mode="json"))
+    settings = Augmentation(store.content, by, captions, split, seed, decoding.model_dump(mode="json"))
     counts = _claim(out, settings)
     with StoreWriter(out, store.contract, SHARD) as written, bar("pictures") as progress:
         task = progress.add_task("writing", total=len(store))

@@ -76,7 +76,7 @@ def retrieve(
     store = shown_to(model.recipe, store)
     gallery = _gallery(model, store, in_split(store, split, "--split"))
     task = _task(model)
-    table = open_table(gallery, folder, model_fingerprint(model))
+    table = open_table(gallery, folder, model_fingerprint(model), store.content)
     sampled = extent.queries or (EXACT_BESIDE_SHORTLIST if extent.shortlist else None)
     pictures, captions = _drawn(gallery, sampled, extent)
     folds = _folds(gallery, extent.folds)
@@ -206,5 +206,9 @@ def _shortlister(model: ModelFolder, store: Store, split: str) -> Shortlister:
 
 
 def model_fingerprint(model: ModelFolder) -> str:
-    """Return a digest of a model's architecture, weights and precision. It identifies the model in stored scores."""
-    return digest(model.model, model.architecture.model_dump_json() + model.model.precision)
+    """Return a digest of a model's architecture, weights, precision and settings of its data.
+
+    It identifies the model in stored scores.
+    """
+    data = "" if model.recipe is None else model.recipe.data.model_dump_json()
+    return digest(model.model, model.architecture.model_dump_json() + model.model.precision + data)

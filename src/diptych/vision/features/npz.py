@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.runtime.errors import DataError
+from diptych.runtime.zipped import read_zipped
 from diptych.vision.features.raw import Array, Folder, Listing, Raw, Unit, check_size, read_npy, refuse
 
 FIELDS = {
@@ -58,7 +59,7 @@ def read_npz(file: Path | io.BytesIO, where: str = "") -> Raw:
 
 def _array(archive: zipfile.ZipFile, where: str, name: str) -> Any:
     check_size(archive.getinfo(f"{name}.npy").file_size, where, name)
-    return read_npy(archive.read(f"{name}.npy"), where, name)
+    return read_npy(read_zipped(archive, f"{name}.npy"), where, name)
 
 
 def _raw(where: str, arrays: dict[str, Array], all_names: list[str]) -> Raw:

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of, parse_json
+from diptych.runtime.zipped import read_zipped
 from diptych.vision.features import raw
 from diptych.vision.features.raw import Folder, Listing, Raw, Unit, check_size, numbered, of_base64, refuse
 
@@ -66,7 +67,7 @@ class Archive:
         member, where = self.members[name], f"{self.path}, {self.members[name].filename}"
         check_size(member.file_size, where, name)
         try:
-            return _raw(self.archive.read(member), where)
+            return _raw(read_zipped(self.archive, member), where)
         except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
             raise DataError(f"{where}: cannot be read ({error}); {AGAIN}") from None
 
