@@ -78,8 +78,8 @@ REPEATED = (
 
 
 def cases() -> list[tuple[Repeated, str, bool]]:
-    """Each command, with each of its inputs, which is replaced by something older or newer."""
-    return [(one, name, new) for one in REPEATED for name in one.inputs for new in (False, True)]
+    """Each command, with each of its inputs, which is replaced by a newer one; then all again, by an older one."""
+    return [(one, name, new) for new in (True, False) for one in REPEATED for name in one.inputs]
 
 
 def make_inputs(folder: Path, seed: int) -> None:

@@ -83,6 +83,22 @@ def test_a_minute_of_the_attack_holds(tmp_path: Path) -> None:
     assert {"extract: operation", "checkpoints: flipped bit", "lines: fuzzed"} <= set(rows)
 
 
+@pytest.mark.thorough
+@pytest.mark.attack
+@pytest.mark.timeout(1200)
+def test_no_command_returns_an_old_result_after_an_input_changed(tmp_path: Path) -> None:
+    table, rounds = tmp_path / "table.json", str(len(cases()) // 2)
+    # an interpreter: `make attack` as it is started
+    command = [sys.executable, "-m", "tests.attack", "--only", "changed inputs", "--rounds", rounds, "--json", table]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = json.loads(table.read_text()).values()
+    assert row["equal"] > 10
+    assert row["refused"] > 20
+
+
 def test_a_kill_comes_before_the_operation_that_is_named(tmp_path: Path) -> None:
     """1 opens a, 2 opens b, 3 renames b."""
     left = []

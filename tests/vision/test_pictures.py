@@ -199,7 +199,7 @@ def test_members_packed_with_lzma_and_archives_that_changed_are_refused(tmp_path
         with zipfile.ZipFile(path, "w", way) as archive:
             archive.writestr(name, bytes(100))
         if method:
-            sentence = rf"a\.zip: {name} is compressed with {method}; make the zip again with deflate"
+            sentence = rf"a\.zip: found {name} compressed with {method}, expected deflate; make the zip again"
             with pytest.raises(DataError, match=sentence):
                 read_member(path, name)
     known = members(path)

@@ -17,6 +17,6 @@ def read_zipped(archive: ZipFile, member: str | ZipInfo) -> bytes:
     if info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
         method = NAMES.get(info.compress_type, f"method {info.compress_type}")
         where = f"{archive.filename}: " if archive.filename else ""
-        raise DataError(f"{where}{info.filename} is compressed with {method}; make the zip again with deflate")
+        raise DataError(f"{where}found {info.filename} compressed with {method}, expected deflate; make the zip again")
     with archive.open(info) as file:
         return file.read(info.file_size)  # the decoder stops at this size, unlike in `archive.read`
