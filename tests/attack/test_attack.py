@@ -59,25 +59,25 @@ def attacked(at: int | None, way: str, folder: Path) -> tuple[int, str]:
     return int(code), error
 
 
-@pytest.mark.thorough
-@pytest.mark.attack
-@pytest.mark.timeout(1200)
-def test_a_minute_of_the_attack_holds(tmp_path: Path) -> None:
-    table = tmp_path / "table.json"
-    # Signals, full disks and memory take many minutes: `make attack` has them.
-    rounds = (
-        "--rounds",
-        str(ROUNDS),
-        "--only",
-        "operation|flipped|fuzzed|bad inputs|pipes|costs|service|ranks|outputs|environments|states|changed",
-    )
+def attack(folder: Path, *options: str) -> dict[str, dict[str, Any]]:
+    """The table of a seeded attack that holds."""
     # an interpreter: `make attack` as it is started
-    command = [sys.executable, "-m", "tests.attack", *rounds, "--json", str(table)]
+    command = [sys.executable, "-m", "tests.attack", *options, "--json", str(folder / "table.json")]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = json.loads(table.read_text())
+    table: dict[str, dict[str, Any]] = json.loads((folder / "table.json").read_text())
+    return table
+
+
+@pytest.mark.thorough
+@pytest.mark.attack
+@pytest.mark.timeout(1200)
+def test_a_minute_of_the_attack_holds(tmp_path: Path) -> None:
+    # Signals, full disks and memory take many minutes: `make attack` has them.
+    kinds = "operation|flipped|fuzzed|bad inputs|pipes|costs|service|ranks|outputs|environments|states"
+    rows = attack(tmp_path, "--rounds", str(ROUNDS), "--only", kinds)
     assert {row["tried"] for row in rows.values()} == {ROUNDS}
     assert {row["each"] for name, row in rows.items() if "fuzzed" in name} <= {20, 30, 50, 60, 100, 200}
     assert {"extract: operation", "checkpoints: flipped bit", "lines: fuzzed"} <= set(rows)
@@ -87,14 +87,7 @@ def test_a_minute_of_the_attack_holds(tmp_path: Path) -> None:
 @pytest.mark.attack
 @pytest.mark.timeout(1200)
 def test_no_command_returns_an_old_result_after_an_input_changed(tmp_path: Path) -> None:
-    table, rounds = tmp_path / "table.json", str(len(cases()) // 2)
-    # an interpreter: `make attack` as it is started
-    command = [sys.executable, "-m", "tests.attack", "--only", "changed inputs", "--rounds", rounds, "--json", table]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    (row,) = json.loads(table.read_text()).values()
+    (row,) = attack(tmp_path, "--only", "changed inputs", "--rounds", str(len(cases()) // 2)).values()
     assert row["equal"] > 10
     assert row["refused"] > 20
 

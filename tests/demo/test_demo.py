@@ -20,7 +20,7 @@ from diptych.runs.demo.demo import (
 )
 from diptych.runs.demo.systems import tasks_of
 from diptych.runs.folder import open_model
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems import SYSTEMS, find_recipe
 
 
@@ -36,6 +36,15 @@ def test_a_folder_of_another_size_is_refused_before_anything_is_drawn(tmp_path: 
     assert "patience" not in told  # the same in both
     assert "choose another --out" in told
     assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == [".diptych", "demo.json"]
+
+
+@pytest.mark.parametrize("name", ["demo.json", "stages.json"])
+def test_a_damaged_file_of_a_demo_is_named(name: str, tmp_path: Path) -> None:
+    claim_demo(tmp_path / "demo", DemoConfig())
+    for content in ("{", "[1]"):
+        (tmp_path / "demo" / name).write_text(content)
+        with pytest.raises(DataError, match=rf"demo/{name} is damaged \("):
+            demo(tmp_path / "demo", DemoConfig(), Console(quiet=True))
 
 
 TINY = DemoConfig(web=16, train=12, val=4, test=6, labels=8, question_labels=10, detector_steps=3, pretrain_steps=2,

@@ -150,6 +150,9 @@ def test_a_stop_changes_no_caption(
     assert [one.words(n) for n in range(9)] == [two.words(n) for n in range(9)]
     with pytest.raises(RecipeError, match="another augmentation:\n  captions: 4, was 2\npass the same options"):
         augment(captioner, world, tmp_path / "whole", 4, DRAWN, "train", seed=0)
+    (tmp_path / "whole" / "augmented.json").write_text("{")
+    with pytest.raises(DataError, match=r"whole/augmented\.json is damaged \("):
+        augment(captioner, world, tmp_path / "whole", 2, DRAWN, "train", seed=0)
 
 
 def test_what_cannot_be_augmented(world: Store, captioner: ModelFolder, tmp_path: Path) -> None:

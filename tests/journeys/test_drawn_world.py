@@ -26,6 +26,16 @@ def test_a_world_is_written_looked_over_and_shown(run: Callable[..., Result], tm
         assert sheet.size[0] > 600
 
 
+def test_a_test_web_of_other_pages_is_refused(run: Callable[..., Result], tmp_path: Path) -> None:
+    command = ("storybook", "web", "--out", tmp_path / "web", "--pages", 3, "--processes", 1)
+    assert "3 pages in" in run(*command).out
+    assert "has 3 pages of seed 0 already" in run(*command).out
+    for other in (("--seed", 1), ("--pages", 4)):
+        refused = run(*command, *other)
+        assert refused.code == 2
+        assert "holds another test web:" in refused.error
+
+
 def test_what_a_detector_finds_is_shown_instead(run: Callable[..., Result], tmp_path: Path) -> None:
     torch.manual_seed(0)
     detector = StorybookDetector(SmallDetector(storybook_shape()), Selection(most=4, least=4))

@@ -21,7 +21,7 @@ from diptych.mining.judge.features import named_in, seen_and_named
 from diptych.mining.judge.judges import load_judge, scores_by
 from diptych.mining.judge.labelling import sample
 from diptych.mining.judge.logistic import Logistic, auc, auc_interval, threshold
-from diptych.mining.judge.picture_judge import train_judge
+from diptych.mining.judge.picture_judge import PictureJudge, train_judge
 from diptych.mining.judge.scoring import Pair
 from diptych.mining.judge.statistics import small
 from diptych.mining.layout import RunLayout
@@ -33,6 +33,7 @@ from diptych.storybook.book import Storybook
 from diptych.storybook.render import render
 from diptych.storybook.web.pictures import unnatural
 from diptych.vision.pictures import to_picture
+from tests import toy
 
 from .conftest import run
 
@@ -113,6 +114,22 @@ def test_a_scorer_learns_from_labels_and_is_used_by_a_run(
     assert {line["by"].rpartition("/")[2] for line in lines} == {card["version"]}
 
 
+def test_a_scorer_that_is_trained_again_is_another(labels: Path, tmp_path: Path) -> None:
+    out = tmp_path / "scorer"
+    (tmp_path / "detector").mkdir()
+    toy.detector(64).save(tmp_path / "detector")
+    with_detector = train_scorer([labels], out, detector=str(tmp_path / "detector"))
+    assert (out / "detector").is_dir()
+    without = train_scorer([labels], out)
+    assert without["version"] != with_detector["version"]
+    assert not (out / "detector").exists()
+    assert load_scorer(str(out)).version == scorer_version(str(out)) == without["version"]
+    with (out / "weights.safetensors").open("ab") as file:
+        file.write(b" ")
+    with pytest.raises(CheckpointError, match=r"scorer/weights\.safetensors is missing or has changed; copy"):
+        scorer_version(str(out))
+
+
 def test_labels_of_one_kind_are_refused(labels: Path, tmp_path: Path) -> None:
     lines = [json.loads(line) | {"true": True} for line in labels.read_text().splitlines()]
     path = labels.with_name("all.jsonl")
@@ -164,6 +181,19 @@ def test_a_judge_wants_examples_that_are_held_out(judge: Path, tmp_path: Path) -
     assert not (tmp_path / "judge").exists()
 
 
+def test_a_judge_with_other_weights_than_those_of_its_card_is_refused(judge: Path, tmp_path: Path) -> None:
+    shutil.copytree(judge, tmp_path / "judge")
+    assert PictureJudge.load(tmp_path / "judge").version
+    shutil.copytree(judge.parent / "classes", tmp_path / "classes")
+    shutil.rmtree(tmp_path / "classes" / "natural")
+    (tmp_path / "classes" / "unnatural").rename(tmp_path / "classes" / "natural")
+    shutil.copytree(judge.parent / "classes" / "natural", tmp_path / "classes" / "other")
+    train_judge(tmp_path / "classes", tmp_path / "another")
+    shutil.copy(tmp_path / "another" / "weights.safetensors", tmp_path / "judge")
+    with pytest.raises(CheckpointError, match=r"judge/weights\.safetensors is missing or has changed; copy"):
+        PictureJudge.load(tmp_path / "judge")
+
+
 def test_examples_are_decoded_by_processes(judge: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("diptych.vision.image_files._opened", lambda *_: pytest.fail("decoded in this process"))
     monkeypatch.setattr("diptych.vision.image_files._read", lambda *_: pytest.fail("decoded in this process"))
@@ -200,7 +230,7 @@ def test_a_judge_with_a_backbone_keeps_it_and_judges_without_its_file(
     assert again != natural
     (tmp_path / "judge" / "backbone" / "detector.safetensors").write_bytes(b"torn")
     load_judge.cache_clear()
-    with pytest.raises(CheckpointError, match="copy the whole folder again"):
+    with pytest.raises(CheckpointError, match=r"judge/backbone/detector\.safetensors is missing or has changed; copy"):
         load_judge(str(tmp_path / "judge"))
 
 

@@ -21,7 +21,7 @@ from diptych.mining.forgetting import forget
 from diptych.mining.keep.tars import write_tars
 from diptych.mining.layout import RunLayout
 from diptych.mining.settings import MiningSettings, changed, checked
-from diptych.runtime.errors import DataError, DiptychError, RecipeError
+from diptych.runtime.errors import DataError, DiptychError, OutputError, RecipeError
 from diptych.storybook.book import Storybook
 from diptych.storybook.render import render
 from tests.webs import Live
@@ -257,6 +257,29 @@ def test_a_list_holds_for_where_a_picture_was_at_last_and_for_its_page(tmp_path:
 
 def _refusing(listed: str, folder: Path) -> dict[str, Any]:
     return {"refuse": [folder / "list"]} if listed == "refused" else {}
+
+
+def test_tars_of_a_run_with_fewer_records_replace_all_of_the_earlier_ones(tmp_path: Path) -> None:
+    layout, line = RunLayout(tmp_path / "out"), {"captions": ["a kite"], "address": "http://a.test/k.png"}
+    layout.records.mkdir(parents=True)
+    scenes = [png(render(scene, 2)) for scene in Storybook(0, "web", 3)[:]]
+    lines = [line | {"sha256": hashlib.sha256(one).hexdigest(), "image": "k.png"} for one in scenes]
+    lines = [one | dict.fromkeys(("width", "height", "page", "licence", "score", "by"), 0) for one in lines]
+    for one, content in zip(lines, scenes, strict=True):
+        path = layout.picture(one["sha256"], "png")
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+    tars = tmp_path / "tars"
+    for count, left in ((3, ["00000.tar", "00001.tar"]), (1, ["00000.tar"]), (0, [])):
+        (layout.records / "00000.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines[:count]))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("diptych.mining.keep.tars.IN_A_TAR", 2)
+            write_tars(tars, layout)
+        assert sorted(path.name for path in tars.glob("*.tar")) == left
+    (tars / "00007.tar").write_bytes(b"of the user")
+    with pytest.raises(OutputError, match=r"00007\.tar exists, and Diptych did not write it"):
+        write_tars(tars, layout)
+    assert (tars / "00007.tar").read_bytes() == b"of the user"
 
 
 def test_tars_of_one_name_keep_each_its_own_pictures(tmp_path: Path) -> None:

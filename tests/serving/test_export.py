@@ -162,6 +162,11 @@ def test_a_folder_with_a_damaged_or_missing_file_is_refused_in_one_sentence(tmp_
         (folder / "answer.onnx").write_bytes(bytes(100))
         shutil.copyfile(runner.__file__, folder / "run.py")
     runner.check_files(tmp_path / "out")
+    with whole_folder(tmp_path / "unlisted", "programs") as folder:
+        (folder / "program.json").write_text('{"format": "onnx", "programs": ["answer"]}')
+        (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"\.diptych lacks answer\.onnx; copy or export"):
+        runner.check_files(tmp_path / "unlisted")
     for path in sorted((tmp_path / "out").iterdir()):
         whole = path.read_bytes()
         for content in (whole[:-2], whole[:9] + bytes([whole[9] ^ 4]) + whole[10:], b"", None):

@@ -99,17 +99,30 @@ def test_what_was_scored_stays_scored(tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), whole, atol=1e-5)
 
 
-@pytest.mark.parametrize(("change", "wanted"), [("model", "scores of another model"), ("captions", "another gallery")])
+@pytest.mark.parametrize(("change", "wanted"), [
+    ("model", "scores of another model"), ("captions", "another gallery"), ("images", "another set of images"),
+])  # fmt: skip
 def test_scores_of_another_model_or_gallery_are_refused(tmp_path, change, wanted):
     open_table(RetrievalGallery.of(RECORDS), tmp_path, "m")
     other = [replace(RECORDS[0], captions=("a tree", "red")), *RECORDS[1:]] if change == "captions" else RECORDS
+    images = "other" if change == "images" else ""
     with pytest.raises(RecipeError, match=wanted):
-        open_table(RetrievalGallery.of(other), tmp_path, "other" if change == "model" else "m")
+        open_table(RetrievalGallery.of(other), tmp_path, "other" if change == "model" else "m", images)
 
 
 def test_damaged_scores_are_named(tmp_path):
     open_table(RetrievalGallery.of(RECORDS), tmp_path, "m")
     (tmp_path / "scores.npy").write_bytes(b"no")
+    with pytest.raises(DataError, match="are damaged"):
+        open_table(RetrievalGallery.of(RECORDS), tmp_path, "m")
+
+
+def test_scores_that_are_cut_short_are_not_filled_up(tmp_path):
+    table = open_table(RetrievalGallery.of(RECORDS), tmp_path, "m")
+    table[:] = 1.0
+    table.flush()  # type: ignore[attr-defined]
+    path = tmp_path / "scores.npy"
+    path.write_bytes(path.read_bytes()[:-6])
     with pytest.raises(DataError, match="are damaged"):
         open_table(RetrievalGallery.of(RECORDS), tmp_path, "m")
 

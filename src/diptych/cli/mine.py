@@ -204,10 +204,15 @@ def storybook_web(
     seed: Seed = 0,
 ) -> None:
     """Write a test web to try mining on: drawn scenes on pages of invented hosts, with ground truth."""
+    from diptych.runtime.claims import differences, refuse_other
     from diptych.runtime.progress import bar
     from diptych.storybook import web
 
-    if not (out / "truth.jsonl").exists():
+    if (there := web.settings_of(out)) is not None and (serve is not None or there == {"pages": pages, "seed": seed}):
+        print(f"{out} has {counted(there['pages'], 'pages')} of seed {there['seed']} already")
+    else:
+        if there is not None:
+            refuse_other(out, "another test web", differences({"pages": pages, "seed": seed}, there))
         hold(out, "web")
         with bar("pages") as progress:
             writing = progress.add_task("writing", total=pages)
@@ -228,7 +233,7 @@ def mine_scorer(
     """Train a scorer of how well texts match their images, on a few labels."""
     from diptych.mining.scorer import train_scorer
 
-    hold(out, "scorer")
+    hold(out, "scorer", temporary=False)
     card = train_scorer(labelled, out, model, detector, precision)
     print(
         f"{card['labels']} labels of {card['pictures']} images; AUC on {card['held_out']} held-out pairs: "
@@ -254,7 +259,7 @@ def mine_judge(
 
     if weights is not None and backbone is None:
         raise RecipeError("--weights needs --backbone; pass the name of the backbone")
-    hold(out, "judge")
+    hold(out, "judge", temporary=False)
     card = train_judge(folder, out, backbone=backbone, weights=weights)
     print(
         f"{sum(card['pictures'].values())} images; AUC on {card['held_out']} held-out images: {card['auc']:.3f} "

@@ -26,10 +26,12 @@ from diptych.mining.judge.scoring import Pair, Scorer
 from diptych.mining.judge.statistics import statistics
 from diptych.mining.settings import PictureRules
 from diptych.mining.tables import digest
+from diptych.runs.evaluation.retrieve import model_fingerprint
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runtime.configs import first_problem
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import bytes_of, parse_json, text_of, write_atomically
+from diptych.runtime.outputs import check_whole, whole_folder
 from diptych.tasks.matching import MAX_WORDS, can_match, match_scores
 from diptych.tasks.run import encode
 from diptych.tasks.two_towers import TwoTowers
@@ -167,6 +169,7 @@ def scorer_version(folder: str) -> str:
 
 
 def _card(folder: Path) -> dict[str, Any]:
+    check_whole(folder)
     try:
         card: dict[str, Any] = parse_json(text_of(folder / FILE))
         if not {"version", "least", "features"} <= set(card):
@@ -207,7 +210,7 @@ def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
             about = line.model_dump(include={"title", "address"}, exclude_none=True)
             pairs.append(Pair(line.statement, line.kind or "caption", body, row | about))
             labels.append(line.true)
-            names.append(line.image)
+            names.append(str(path.parent / line.image))
     return pairs, labels, names
 
 
@@ -243,21 +246,23 @@ def train_scorer(
     numbers = np.unique(names, return_inverse=True)[1].astype(np.int64)
     order = np.random.default_rng(0).permutation(int(numbers.max()) + 1)
     test = order[numbers] % HELD_OUT == HELD_OUT - 1
+    used = [None if named is None else named.contract.weights, None if opened is None else model_fingerprint(opened)]
     fitted, least, figures = fit_and_test(reader.table(pairs), truth, test, numbers, precision)
     ranked = sorted(zip(reader.names, fitted.weights.tolist(), strict=True), key=lambda one: -abs(one[1]))
     card = {
-        "version": digest([fitted.weights.tolist(), fitted.bias, reader.names]), "least": round(least, 6),
+        "version": digest([fitted.weights.tolist(), fitted.bias, reader.names, *used]), "least": round(least, 6),
         "features": list(reader.names), "labels": len(labels), "true": int(truth.sum()), "pictures": len(set(names)),
         **figures, "precision_wanted": precision,
         "weights": {name: round(weight, 4) for name, weight in ranked},
     }  # fmt: skip
-    fitted.save(out)
-    if named is not None:
-        (out / DETECTOR).mkdir(exist_ok=True)
-        named.save(out / DETECTOR)
-    if opened is not None:
-        opened.save(out / MODEL)
-    write_atomically(out / FILE, json.dumps(card, indent=1).encode())
+    with whole_folder(out, "scorer") as temporary:
+        fitted.save(temporary)
+        if named is not None:
+            (temporary / DETECTOR).mkdir()
+            named.save(temporary / DETECTOR)
+        if opened is not None:
+            opened.save(temporary / MODEL)
+        write_atomically(temporary / FILE, json.dumps(card, indent=1).encode())
     return card
 
 

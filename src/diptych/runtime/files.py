@@ -17,12 +17,13 @@ import shutil
 import stat
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
-from diptych.runtime.errors import DiptychError
+from diptych.runtime.errors import DataError, DiptychError
 
+T = TypeVar("T")
 MARKER = ".diptych"  # the file that marks a folder as an output of Diptych
 _LEFT = re.compile(r"\.(.+)\.diptych-(\d+)\.(partial|old)")
 
@@ -118,6 +119,17 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("its brackets are nested too deeply") from error
+
+
+def saved_json(path: Path, kind: type[T]) -> T:
+    """Return the value of a JSON file that Diptych wrote. Raises DataError if it is damaged, or not of this kind."""
+    try:
+        value = parse_json(text_of(path))
+        if not isinstance(value, kind):
+            raise ValueError(f"found {type(value).__name__}, expected {kind.__name__}")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged ({error}); restore it, or choose another folder") from error
+    return value
 
 
 def checksum(path: Path) -> int:

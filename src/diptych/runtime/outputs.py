@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, get_args
 
-from diptych.runtime.errors import DiptychError, OutputError
+from diptych.runtime.errors import CheckpointError, DiptychError, OutputError
 from diptych.runtime.files import (
     MARKER,
     aside,
@@ -164,6 +164,14 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
             f"{target} would be replaced, but some of its files were added or changed after Diptych wrote it "
             f"({_some(sorted(others))}); move them, or pass another folder"
         )
+
+
+def check_whole(folder: Path) -> None:
+    """Raise CheckpointError if a file that was written with a folder (`whole_folder`) is missing or has changed."""
+    for line in sorted(_lines(folder / MARKER)):
+        name = line.partition("  ")[2]
+        if name and not _is_noted(folder / name, Path(name), {line}):
+            raise CheckpointError(f"{folder / name} is missing or has changed; copy {folder} again, or make it again")
 
 
 def copy_folder(source: Path, target: Path, kind: Kind) -> None:

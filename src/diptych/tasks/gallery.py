@@ -129,6 +129,7 @@ def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str,
     if (folder / DESCRIPTION).is_file():
         try:
             described = parse_json(text_of(folder / DESCRIPTION))
+            np.load(folder / TABLE, mmap_mode="r", allow_pickle=False)  # `r+` would enlarge a table that is cut short
             table: Table = np.load(folder / TABLE, mmap_mode="r+", allow_pickle=False)
             if not isinstance(described, dict) or table.dtype != np.float32:
                 raise ValueError("expected a table of float32 scores")

@@ -19,6 +19,7 @@ from diptych.mining.judge.statistics import NAMES, small, statistics
 from diptych.mining.tables import digest
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
+from diptych.runtime.outputs import check_whole, whole_folder
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.grid import Grid
@@ -48,6 +49,7 @@ class PictureJudge:
 
     @classmethod
     def load(cls, folder: Path) -> PictureJudge:
+        check_whole(folder)
         try:
             settings = parse_json(text_of(folder / FILE))
             name, version, least, kind = (settings[key] for key in ("name", "version", "least", "kind"))
@@ -107,8 +109,9 @@ def train_judge(
         "version": digest([model.weights.tolist(), model.bias, grid.contract.weights if grid is not None else None]),
         "backbone": backbone, "pictures": counts, "features": list(NAMES), **figures,
     }  # fmt: skip
-    model.save(out)
-    if grid is not None:
-        grid.save(out / BACKBONE)
-    write_atomically(out / FILE, json.dumps(card, indent=1).encode())
+    with whole_folder(out, "judge") as temporary:
+        model.save(temporary)
+        if grid is not None:
+            grid.save(temporary / BACKBONE)
+        write_atomically(temporary / FILE, json.dumps(card, indent=1).encode())
     return card

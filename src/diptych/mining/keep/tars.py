@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tarfile
 from collections.abc import Iterator
 from io import BytesIO
@@ -10,19 +11,22 @@ from pathlib import Path
 from diptych.mining.keep.writing import SHARD, pieces
 from diptych.mining.layout import RunLayout
 from diptych.mining.tables import Row
-from diptych.runtime.files import MARKER, aside, bytes_of, parse_json, text_of
+from diptych.runtime.files import MARKER, aside, bytes_of, parse_json, sweep, text_of
 from diptych.runtime.outputs import claim, note, refuse_file
 
 IN_A_TAR = 1_000
+TAR = re.compile(r"\d{5,}\.tar")
 _ABOUT = ("width", "height", "page", "licence", "score", "by")  # fields of a record that are copied to its JSON file
 
 
 def write_tars(folder: Path, layout: RunLayout) -> None:
-    """Write the records and images of a run into tars in `folder`.
+    """Write the records and images of a run into tars in `folder`. Remove those of an earlier run with more records.
 
     Raises OutputError if the folder has tars that Diptych did not write.
     """
     claim(folder, "tars")
+    sweep(folder)
+    old = {path for path in folder.glob("*.tar") if TAR.fullmatch(path.name)}
     for number, some in enumerate(pieces(_records(layout), IN_A_TAR)):
         path = folder / f"{number:05d}.tar"
         refuse_file(path, noted=folder / MARKER)
@@ -37,6 +41,10 @@ def write_tars(folder: Path, layout: RunLayout) -> None:
                 _member(tar, f"{key}.json", json.dumps(about, ensure_ascii=False).encode())
         os.replace(partial, path)
         note(path, folder / MARKER)
+        old.discard(path)
+    for path in sorted(old):
+        refuse_file(path, noted=folder / MARKER)
+        path.unlink()
 
 
 def _records(layout: RunLayout) -> Iterator[Row]:

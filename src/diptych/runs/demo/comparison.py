@@ -20,7 +20,7 @@ from diptych.runs.folder import open_model
 from diptych.runs.predict import predict
 from diptych.runs.run import FinishedRun, run
 from diptych.runs.start import Start
-from diptych.runtime.files import text_of, write_atomically
+from diptych.runtime.files import saved_json, write_atomically
 from diptych.systems import find_recipe
 
 ROW, PREDICTIONS = "row.json", "said.json"
@@ -80,7 +80,7 @@ def compare(cells: Sequence[Cell], processes: int, done: Callable[[ComparisonRow
 
 
 def read_row(cell: Cell) -> ComparisonRow:
-    return ComparisonRow(**json.loads(text_of(cell.folder / ROW)))
+    return ComparisonRow(**saved_json(cell.folder / ROW, dict))
 
 
 def run_cell(cell: Cell) -> ComparisonRow:
@@ -109,5 +109,4 @@ def train_cell(cell: Cell, store: Store) -> FinishedRun:
 
 def read_predictions(cell: Cell) -> list[dict[str, Any]]:
     """Return the saved predictions of one training run (`Cell`) for the test split."""
-    predictions: list[dict[str, Any]] = json.loads(text_of(cell.folder / PREDICTIONS))
-    return predictions
+    return saved_json(cell.folder / PREDICTIONS, list)

@@ -38,7 +38,7 @@ from diptych.runtime import outputs
 from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.devices import choose_ranks
 from diptych.runtime.errors import counted
-from diptych.runtime.files import text_of, write_atomically
+from diptych.runtime.files import saved_json, write_atomically
 from diptych.runtime.processes import PROCESSES, peak_memory
 from diptych.runtime.progress import bar
 from diptych.runtime.terminal import heading
@@ -161,7 +161,7 @@ def claim_demo(out: Path, config: DemoConfig) -> None:
     """Write the settings of this demo to `out`. Raises RecipeError if the folder holds a demo with other settings."""
     mine = config.model_dump(mode="json")
     if (out / DEMO).exists():
-        refuse_other(out, "a demo of another size", differences(mine, json.loads(text_of(out / DEMO))))
+        refuse_other(out, "a demo of another size", differences(mine, saved_json(out / DEMO, dict)))
         return
     outputs.claim(out, "demo")
     write_atomically(out / DEMO, (json.dumps(mine, indent=2) + "\n").encode())
@@ -324,7 +324,7 @@ class Times:
     def __init__(self, path: Path, console: Console, shared: Times | None = None) -> None:
         """`shared` has the times of the stages that all systems share: drawing, detector, extraction."""
         self.path, self.console = path, console
-        kept = json.loads(text_of(path)) if path.exists() else {}
+        kept = saved_json(path, dict) if path.exists() else {}
         self.seconds: dict[str, float] = kept.get("seconds", {})
         self.memory: dict[str, float] = kept.get("memory_mib", {})
         if shared is not None:

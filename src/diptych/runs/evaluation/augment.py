@@ -23,7 +23,7 @@ from diptych.runs.predict import in_split
 from diptych.runtime.claims import differences, refuse_other
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError, counted
-from diptych.runtime.files import parse_json, sweep, text_of, write_atomically
+from diptych.runtime.files import saved_json, sweep, write_atomically
 from diptych.runtime.outputs import claim, copy_folder
 from diptych.runtime.progress import bar
 from diptych.tasks.caption import CAPTION, Captioning
@@ -186,9 +186,9 @@ def _claim(out: Path, settings: Augmentation) -> dict[str, Tally]:
             raise DataError(f"{out} holds a store that `augment` did not write; pass another folder")
         _keep(out, settings, {})
     sweep(out)
-    known = parse_json(text_of(out / FILE))
-    refuse_other(out, "another augmentation", differences(asdict(settings), known["asked"]))
-    return {number: Tally(**counts) for number, counts in known["counts"].items()}
+    known = saved_json(out / FILE, dict)
+    refuse_other(out, "another augmentation", differences(asdict(settings), known.get("asked", {})))
+    return {number: Tally(**counts) for number, counts in known.get("counts", {}).items()}
 
 
 def _keep(out: Path, settings: Augmentation, counts: Mapping[str, Tally]) -> None:

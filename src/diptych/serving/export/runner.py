@@ -160,6 +160,10 @@ def check_files(folder: Path) -> None:
         path = folder / name
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
             raise ValueError(f"{path} is missing or damaged; copy or export the folder again")
+    facts = json.loads((folder / "program.json").read_text("utf-8"))
+    ending = "onnx" if facts.get("format") == "onnx" else "pt2"
+    if missing := {f"{name}.{ending}" for name in facts["programs"]} - noted.keys():
+        raise ValueError(f"{folder / '.diptych'} lacks {min(missing)}; copy or export the folder again")
 
 
 def open_picture(path: str | Path) -> Array:

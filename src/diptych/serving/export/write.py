@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -161,7 +162,9 @@ def _write(
     with torch.no_grad(), _quiet(), config.patch(backed_size_oblivious=True):  # allow sizes 0 and 1 too
         traced = torch.export.export(program.eval(), inputs, dynamic_shapes=dynamic, strict=False)
         if form == "torch":
-            torch.export.save(traced, path)
+            content = BytesIO()  # torch ends the process if the disk is full
+            torch.export.save(traced, content)
+            path.write_bytes(content.getbuffer())
             return
         size = sum(tensor.numel() * tensor.element_size() for tensor in program.state_dict().values())
         outputs = ("cells",) if isinstance(program, DetectGrid) else OUTPUTS[path.stem]

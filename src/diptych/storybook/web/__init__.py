@@ -2,6 +2,6 @@
 
 from diptych.storybook.web.plan import PageCase, plan
 from diptych.storybook.web.serve import Server, serve
-from diptych.storybook.web.write import write
+from diptych.storybook.web.write import settings_of, write
 
-__all__ = ["PageCase", "Server", "plan", "serve", "write"]
+__all__ = ["PageCase", "Server", "plan", "serve", "settings_of", "write"]

@@ -4,6 +4,7 @@ warc/00000.warc.gz     500 pages per file, with their pictures, except those of 
 html/HOST/....html     the same pages; html/addresses.tsv has their URLs
 files/HOST/...         pictures that the server sends
 serving.json           URL -> fault that the server simulates for it
+web.json               number of pages, and the seed
 truth.jsonl            a line per picture: whether it is the page's dominant picture, its texts, the rule to drop it
 """
 
@@ -17,7 +18,7 @@ from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
-from diptych.runtime.files import write_atomically
+from diptych.runtime.files import saved_json, write_atomically
 from diptych.runtime.outputs import claim
 from diptych.runtime.processes import map_in_processes
 from diptych.storybook.captions import captions
@@ -28,6 +29,7 @@ from diptych.storybook.web.pictures import file_of, original_of, scene_file
 from diptych.storybook.web.plan import PICTURES, REASONS, PageCase, plan
 
 IN_A_WARC = 500
+SETTINGS = "web.json"
 DATE = "2026-01-15T12:00:00Z"
 FAULTS = frozenset(REASONS) | {"chain_5"}  # kinds of pictures that the server does not send as plain files
 
@@ -40,6 +42,7 @@ def write(
     `progress` is called with the number of pages just written.
     """
     claim(folder, "web")
+    write_atomically(folder / SETTINGS, json.dumps({"pages": pages, "seed": seed}).encode())
     firsts = range(0, pages, IN_A_WARC)
     truth: list[str] = []
     listed: list[str] = []
@@ -54,6 +57,11 @@ def write(
     write_atomically(folder / "html" / "addresses.tsv", "".join(listed).encode())
     write_atomically(folder / "serving.json", json.dumps(serving, sort_keys=True).encode())
     write_atomically(folder / "truth.jsonl", "".join(truth).encode())
+
+
+def settings_of(folder: Path) -> dict[str, int] | None:
+    """Return the number of pages and the seed of a test web in a folder, or None if there is none."""
+    return saved_json(folder / SETTINGS, dict) if (folder / SETTINGS).exists() else None
 
 
 def _part(folder: Path, pages: int, seed: int, start: int) -> tuple[list[str], list[str], dict[str, str]]:
