@@ -19,7 +19,7 @@ from diptych.vision import pictures
 from diptych.vision.archives import members, read_member
 from diptych.vision.features.npz import read_npz
 from diptych.vision.features.vl_bert import Archive
-from diptych.vision.image_files import find_pictures
+from diptych.vision.image_files import TooManyPixels, find_pictures, read_header
 from diptych.vision.pictures import open_picture
 
 RED, WHITE = [255, 0, 0], [255, 255, 255]
@@ -210,6 +210,13 @@ def test_members_packed_with_lzma_and_archives_that_changed_are_refused(tmp_path
     assert members(path) == known
     with pytest.raises(DataError, match=r"3\.png cannot be read"):
         read_member(path, "3.png")
+
+
+def test_a_header_of_too_many_pixels_is_refused() -> None:
+    """Pillow itself refuses it, also where no limit of pixels is passed."""
+    webp = b"RIFFB\2\0\0WEBPVP8XA\xff\xff\xff" + b"\xff" * 99
+    with pytest.raises(TooManyPixels, match=r"^the file has more than 64,000,000 pixels; make the image smaller"):
+        read_header(webp, "the file")
 
 
 def bomb(path: Path, name: str, declared: int = 1000) -> Path:

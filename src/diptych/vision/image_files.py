@@ -155,7 +155,8 @@ def _read(
     except UnidentifiedImageError as error:
         raise UnknownFormat(f"{path} does not hold an image; pass a file of type {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
-        raise TooManyPixels(f"{path} has more than {most_pixels:,} pixels; make the image smaller") from error
+        most = most_pixels or MOST_PIXELS
+        raise TooManyPixels(f"{path} has more than {most:,} pixels; make the image smaller") from error
     except DataError:
         raise
     except Exception as error:  # Pillow raises many types of exceptions for damaged files

@@ -232,6 +232,8 @@ def _check_chunks(dataset: Any, stored: Any, where: str, path: Path) -> None:
         chunk = dataset.id.get_chunk_info_by_coord(begin)
         if chunk.byte_offset is None:
             continue
+        if not chunk.size:  # HDF5 would end the process
+            refuse(where, f"a chunk in {path} of 0 bytes", "the bytes of its numbers", REWRITE)
         most = 2 * size + 4096  # a chunk of incompressible numbers is at most this large
         content = dataset.id.read_direct_chunk(begin)[1] if chunk.size <= most and z.FILTER_DEFLATE in filters else b""
         if chunk.size > most or len(zlib.decompressobj().decompress(content, size + 1)) > size:
