@@ -31,14 +31,19 @@ KINDS = {
         "verbs and what users do between them, in any order",
         "nothing lost; an error, or as if undisturbed",
     ),
+    "changed inputs": (
+        "an input of a command changed, then the same command",
+        "an error message, or the result of a first run on the new input",
+    ),
     "finds": ("inputs that fuzzing found before", "read, or a Diptych error"),
     "20,000 steps": ("steps of training", "memory within 2%"),
 }
 HEAD = """## [The attack](results/attack.md)
 
 `make attack` ([how](../CONTRIBUTING.md)) kills commands while they run, and passes damaged files to them. All attempts
-of the table ran on one commit. Each has a number, which is the seed of its random choices. One column counts attempts
-that broke an earlier commit: after the repair, the same numbers were run again, and none broke anything.
+of the table ran on one commit, except those with changed inputs (2026-11-28). Each has a number, which is the seed of
+its random choices. One column counts attempts that broke an earlier commit: after the repair, the same numbers were run
+again, and none broke anything.
 [SECURITY.md](../SECURITY.md) lists what is not protected, and why.
 """
 

@@ -135,7 +135,7 @@ def stale(number: int, worlds: list[Path], place: Path) -> Broken | str:
     elif second.code:
         return "refused"
     elif wanted == before:
-        return "no difference"
+        return "harmless"
     elif found == wanted:
         return "equal"
     else:
