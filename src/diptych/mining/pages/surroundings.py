@@ -155,7 +155,7 @@ def _prose(row: Sequence[Any], side: str) -> str:
     text = " ".join("".join(reversed(parts) if side == "prev" else parts).split())
     if not text:
         return ""
-    tags = [one for one in row if one.tag[:1] != "-"]
+    tags = [one for one in row if (one.tag or "-")[:1] != "-"]
     links = [link for one in tags for link in ([one] if one.tag == "a" else one.css("a"))]
     whole = sum(len(" ".join((one.text(deep=True, separator=" ") or "").split())) for one in tags)
     whole += sum(len((one.text_content or "").strip()) for one in row if one.tag == "-text")

@@ -186,7 +186,10 @@ def _session(content: bytes, source: str) -> Any:
     with TemporaryDirectory() as empty:  # an ONNX file may refer to other files; in an empty folder it finds none
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", empty)
         try:
-            return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            # Names that are not UTF-8 raise an error here, and not where they are used.
+            _ = [one.name for one in (*session.get_inputs(), *session.get_outputs())], session.get_modelmeta()
+            return session
         except Exception as error:
             split = "external" in str(error).lower()
             remedy = "its weights are in other files: export one file with all of them" if split else "export it again"
