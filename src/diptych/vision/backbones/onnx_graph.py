@@ -187,8 +187,9 @@ def _session(content: bytes, source: str) -> Any:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", empty)
         try:
             session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-            # Names that are not UTF-8 raise an error here, and not where they are used.
-            _ = [one.name for one in (*session.get_inputs(), *session.get_outputs())], session.get_modelmeta()
+            # Names (of axes too) that are not UTF-8 raise an error here, and not where they are used.
+            _ = [(one.name, one.shape) for one in (*session.get_inputs(), *session.get_outputs())]
+            _ = session.get_modelmeta().custom_metadata_map
             return session
         except Exception as error:
             split = "external" in str(error).lower()
