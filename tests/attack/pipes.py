@@ -109,6 +109,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("mine", "judge", "classes", "--out", "out", "--backbone", "resnet18", "--weights", "PIPE"),
     ("mine", "forget", "PIPE", "--hosts", "words.txt"),
     *(("mine", "forget", "start", option, "PIPE") for option in ("--hosts", "--addresses", "--images")),
+    ("mine", "forget", "start", "--hosts", "words.txt", "--tars", "PIPE"),
     ("data", "coco", "PIPE"),
     ("data", "coco", "world", "--out", "PIPE"),
     ("demo", "--fast", "--out", "PIPE"),

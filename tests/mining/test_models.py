@@ -1,7 +1,10 @@
 """Scorers, judges, labels: what they learn, what they refuse, and that forgotten pictures stay away."""
 
+import hashlib
 import json
+import re
 import shutil
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -15,6 +18,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor
 
+from diptych.cli import run_verb
 from diptych.mining import funnel
 from diptych.mining.forgetting import forget
 from diptych.mining.judge.features import named_in, seen_and_named
@@ -24,8 +28,10 @@ from diptych.mining.judge.logistic import Logistic, auc, auc_interval, threshold
 from diptych.mining.judge.picture_judge import PictureJudge, train_judge
 from diptych.mining.judge.scoring import Pair
 from diptych.mining.judge.statistics import small
+from diptych.mining.keep.tars import write_tars
 from diptych.mining.layout import RunLayout
 from diptych.mining.lists import lists_of
+from diptych.mining.report import write_page
 from diptych.mining.scorer import load_scorer, scorer_version, train_scorer
 from diptych.mining.settings import MiningSettings
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError
@@ -302,6 +308,41 @@ def test_what_is_forgotten_goes_and_does_not_come_back(
     assert told["rules"]["refused"]["dropped"] > 0
     after = {json.loads(line)["sha256"] for path in out.glob("records/*") for line in path.read_text().splitlines()}
     assert after.isdisjoint({line["sha256"] for line in gone})
+
+
+def test_what_is_forgotten_leaves_the_report_and_the_tars(
+    mined: tuple[Path, dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, tars = tmp_path / "out", tmp_path / "tars"
+    shutil.copytree(mined[0], out)
+    write_page(RunLayout(out), *funnel.again(RunLayout(out)))
+    write_tars(tars, RunLayout(out))
+    lines = [json.loads(line) for path in sorted(out.glob("records/*")) for line in path.read_text().splitlines()]
+    host = lines[0]["page"].split("/")[2]
+    gone = {line["sha256"] for line in lines if line["page"].split("/")[2] == host}
+    (tmp_path / "hosts").write_text(host)
+    before = (out / "report.html").read_text()
+    assert host in before
+    assert gone <= in_tars(tars)
+    assert run_verb(["mine", "forget", str(out), "--hosts", str(tmp_path / "hosts")], False) == 0
+    assert "they still have these images; pass --tars" in capsys.readouterr().out
+    after = (out / "report.html").read_text()
+    assert host not in after
+    thumbnails = re.compile('data:image/jpeg;base64,[^"]+')
+    assert set(thumbnails.findall(after)) != set(thumbnails.findall(before))
+    again = ["mine", "forget", str(out), "--hosts", str(tmp_path / "hosts"), "--tars"]
+    assert run_verb([*again, str(tmp_path / "tar")], False) == 2
+    assert not (tmp_path / "tar").exists()
+    assert run_verb([*again, str(tars)], False) == 0
+    assert in_tars(tars).isdisjoint(gone)
+
+
+def in_tars(tars: Path) -> set[str]:
+    names = set()
+    for path in tars.glob("*.tar"):
+        with tarfile.open(path) as tar:
+            names |= {hashlib.sha256(file.read()).hexdigest() for one in tar if (file := tar.extractfile(one))}
+    return names
 
 
 def test_pictures_of_a_test_split_are_dropped(

@@ -294,14 +294,25 @@ def mine_forget(
     hosts: list[Path] | None = Option(None, help="File of hosts, whose subdomains go too."),
     addresses: list[Path] | None = Option(None, help="File of addresses of images or pages."),
     images: list[Path] | None = Option(None, help="File of images as sha256 or dHash."),
+    tars: Annotated[Path | None, OutFolder("tars")] = Option(
+        None, help="Folder of the run's tars, to write them again without the images."
+    ),
 ) -> None:
     """Remove images from a run, with their records and verdicts. Later runs into OUT refuse them."""
     from diptych.mining.forgetting import forget
+    from diptych.mining.keep.tars import write_tars
+    from diptych.mining.layout import RunLayout
 
     lists = [*(hosts or []), *(addresses or []), *(images or [])]
     if not lists:
         raise RecipeError("Missing --hosts, --addresses or --images: pass a file that lists what to remove")
     if not run.is_dir():
         raise RecipeError(f"no finished run in {run}; pass the folder that `diptych mine run` wrote (its --out)")
+    if tars is not None and not tars.is_dir():
+        raise RecipeError(f"no tars in {tars}; pass the folder that `diptych mine run` wrote (its --tars)")
     hold(run, "mined")
     print(f"{counted(forget(run, lists), 'images')} forgotten in {run}")
+    if tars is not None:
+        write_tars(tars, RunLayout(run))
+    else:
+        print("diptych: if the run has tars, they still have these images; pass --tars FOLDER to write them again")

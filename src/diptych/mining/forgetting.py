@@ -1,4 +1,4 @@
-"""Remove images from a run permanently: their files, records and verdicts.
+"""Remove images from a run permanently: their files, records and verdicts, and their thumbnails in the report.
 
 Their hashes are kept, so that later runs in the same folder refuse them.
 """
@@ -10,6 +10,7 @@ from diptych.mining import funnel
 from diptych.mining.checking import FunnelInputs, Measured, read_json
 from diptych.mining.layout import RunLayout
 from diptych.mining.lists import Lists, lists_of
+from diptych.mining.report import REPORT, write_page
 from diptych.mining.tables import Row, check_same_rows, read_table, write_json, write_rows
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
@@ -41,7 +42,11 @@ def forget(out: Path, lists: Sequence[Path]) -> int:
         kept = [row for row in rows if row["sha256"] not in gone and not _on(wanted, row)]
         if len(kept) < len(rows):
             write_rows(path, kept, "decisions")
-    write_json(layout.funnel, funnel.of(layout).as_json(before.inputs, before.about.model_dump()))
+    counts = funnel.of(layout)
+    numbers = counts.as_json(before.inputs, before.about.model_dump())
+    write_json(layout.funnel, numbers)
+    if (layout.out / REPORT).exists():
+        write_page(layout, counts, numbers)
     return len(gone)
 
 

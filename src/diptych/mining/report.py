@@ -21,6 +21,7 @@ from diptych.vision.decoder import shared_decoders
 from diptych.vision.image_files import as_jpeg
 
 THUMBNAIL = 160
+REPORT = "report.html"
 
 
 def summary(numbers: Mapping[str, Any], console: Console) -> None:
@@ -62,7 +63,7 @@ def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) ->
             ("Scores of texts", _bars(numbers["scores"])),
         ],
     )  # fmt: skip
-    path = layout.out / "report.html"
+    path = layout.out / REPORT
     write_atomically(path, page.encode("utf-8", "replace"))
     return path
 
