@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Stopped,
         TrainingError,
         UnfamiliarWarning,
+        UnreadWarning,
         UnsupportedError,
     )
 
@@ -37,12 +38,13 @@ _PLACES = {
     "api.scoring": ("compare", "evaluate"),
     "api.training": ("finetune", "pretrain", "recipe", "register"),
     "runtime.errors": ("CheckpointError", "DataError", "DiptychError", "RecipeError", "Stopped", "TrainingError",
-                       "UnfamiliarWarning", "UnsupportedError"),
+                       "UnfamiliarWarning", "UnreadWarning", "UnsupportedError"),
 }  # fmt: skip
 __all__ = [
     "Answer", "Caption", "CheckpointError", "ChosenAnswer", "DataError", "Dataset", "DiptychError", "Explained",
     "Found", "Hits", "Judgement", "Model", "RecipeError", "Run", "Stopped", "TrainingError", "UnfamiliarWarning",
-    "UnsupportedError", "__version__", "compare", "evaluate", "finetune", "load", "pretrain", "recipe", "register",
+    "UnreadWarning", "UnsupportedError", "__version__", "compare", "evaluate", "finetune", "load", "pretrain", "recipe",
+    "register",
 ]  # fmt: skip
 
 

@@ -90,6 +90,27 @@ def test_answers_are_strings_and_numbers(model: diptych.Model, photo: Path) -> N
     assert chosen.rationale in ("dog", "beach")
 
 
+def test_words_that_the_model_does_not_know_and_texts_that_it_cuts_give_a_warning(
+    model: diptych.Model, photo: Path
+) -> None:
+    note = "^the model does not know 麒麟, キリン$"
+    with pytest.warns(diptych.UnreadWarning, match=note) as raised:
+        model.ask(photo, ["what colour is the 麒麟", "is the キリン red", "is it red"])
+    assert [one.filename for one in raised] == [__file__]
+    with pytest.warns(diptych.UnreadWarning, match=note):
+        model.choose(photo, "what is [0]", ["a 麒麟", "a キリン"])
+    with pytest.warns(diptych.UnreadWarning, match=note):
+        model.match(photo, "麒麟 キリン")
+    with pytest.warns(diptych.UnreadWarning, match=note):
+        model.search("麒麟 or キリン", photo.parent)
+    most = model.predictor.folder.recipe.data.max_words
+    long = " ".join(["the dog"] * most)
+    with pytest.warns(diptych.UnreadWarning, match=f"^the model reads only the first {most} tokens of “the dog the"):
+        model.ground(photo, long)
+    assert model.predict("vqa", photo, question="what is 麒麟").unread == "the model does not know 麒麟"
+    assert model.predict("vqa", photo, question="what is red").unread is None
+
+
 def test_texts_and_images_are_paired(model: diptych.Model, photo: Path) -> None:
     questions = ["what colour is the dog", "a red kite"]
     first, second = model.ask(photo, questions)

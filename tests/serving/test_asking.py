@@ -13,6 +13,7 @@ import pytest
 
 from diptych.cli import run_verb
 from diptych.systems import find_recipe
+from tests import zygote
 from tests.service import make_model, picture
 
 COLOURS = ("blue", "green", "red")
@@ -49,6 +50,19 @@ def test_an_image_is_a_folder_or_a_pattern(
     lines = capsys.readouterr().out.splitlines()
     wanted = [f"photos/{colour}.png" for colour in COLOURS for _ in range(each)]
     assert [line.partition(": ")[0] for line in lines] == wanted
+
+
+def test_a_word_that_the_model_does_not_know_is_named_once(
+    photos: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["ask", "photos", "what is the 麒麟", "what is it", "--model", model]
+    assert run_verb([*words, "--json"], debug=False) == 0
+    said = capsys.readouterr()
+    assert said.err == "diptych: the model does not know 麒麟\n"
+    answers = [json.loads(line) for line in said.out.splitlines()]
+    assert [one.get("unread") for one in answers] == ["the model does not know 麒麟", None] * 3
+    ended = zygote.run(["-m", "diptych.cli", "match", "photos", "a 麒麟", "--model", model])
+    assert (ended.stderr, ended.returncode) == ("diptych: the model does not know 麒麟\n", 0)
 
 
 @pytest.mark.parametrize("verb", ASKED)

@@ -246,6 +246,15 @@ def test_an_unfamiliar_image_has_a_banner(page):
     assert page.locator(".banner").first.inner_text().startswith("This image is unlike what this model was trained on")
 
 
+def test_a_word_that_the_model_does_not_know_is_named(page):
+    page.click("#tab-ask")
+    choose_picture(page)
+    page.fill("#field-question", "what is the 麒麟")
+    page.click("#go")
+    done(page)
+    assert page.locator(".banner").first.inner_text() == "the model does not know 麒麟."
+
+
 @pytest.fixture(scope="module")
 def one_model(tmp_path_factory):
     with started(Service({"toy": make_model(tmp_path_factory.mktemp("one"))})) as address:

@@ -16,6 +16,8 @@ from diptych.core import Record
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.serving.predictor import Predictor
 from diptych.tasks import TaskSpec
+from diptych.tasks.interface import require_text
+from diptych.tasks.run import unread
 
 T = TypeVar("T")
 
@@ -25,6 +27,19 @@ class Mapped:
 
     def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
+
+    def queries(self, texts: str | Iterable[str]) -> list[str]:
+        """Return texts to match with images as a list. Warn of their parts that the model does not read.
+
+        Raises ServingError for an empty text.
+        """
+        from diptych.serving.search import query_words
+
+        listed = texts_of("texts", texts)
+        for text in listed:
+            require_text("a text", text, "a red kite")
+        results.warn_unread(unread(self.predictor.tokens, listed, query_words(self.predictor)))
+        return listed
 
     def _asked(self, spec: TaskSpec, images: Any, texts: Any, made: Callable[[Any, Any, dict[str, Any]], T]) -> Any:
         """Answer a request for each pair of image and text. `made(answer, request, fields)` makes the result."""
@@ -60,6 +75,9 @@ class Mapped:
             for batch in batches(enumerate(pairs)):
                 looked = seen * len(batch) if one else self._seen([(number, image) for number, (image, _) in batch])
                 warned = warned or results.warn_unfamiliar(looked)
+                if spec is not None:
+                    words = [text for _, (_, text) in batch if isinstance(text, str)]
+                    results.warn_unread(self.predictor.unread(spec, words))
                 answers = answer([record for record, _ in looked], [text for _, (_, text) in batch])
                 yield from (made(result, *about) for result, about in zip(answers, looked, strict=True))
 

@@ -10,6 +10,7 @@ from typing import Any, overload
 import numpy as np
 import torch
 
+from diptych.api import results
 from diptych.api.arguments import check_features, check_path, check_type, check_whole, path_of, python_errors, texts_of
 from diptych.api.forms import OneImage, Vectors, per_image, per_text
 from diptych.api.images import batches, is_one, name_of
@@ -25,7 +26,6 @@ from diptych.runtime.plugins import load_plugins
 from diptych.serving.predictor import Predictor
 from diptych.tasks import CAPTION, NLVR, REFERRING, VCR, VQA, find_task
 from diptych.tasks.caption import explain_caption
-from diptych.tasks.interface import require_text
 from diptych.tasks.retrieval import can_search, has_towers
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
@@ -208,6 +208,7 @@ class Model(Mapped):
         """
         check_type("question", question, str, "a text", RecipeError)
         answers, rationales = texts_of("answers", answers), texts_of("rationales", rationales)
+        results.warn_unread(self.predictor.unread(VCR, [question, *answers, *rationales]))
         request = VCR.required_interface.request.model_construct(
             question=question, answers=tuple(answers), rationales=tuple(rationales)
         )
@@ -266,6 +267,7 @@ class Model(Mapped):
         shortlist = None if by is None else SHORTLIST * top_k
         check_search(ranker, query, shortlist, by)
         if isinstance(images, str | os.PathLike) and not path_of(images).is_file():
+            self.queries(query)
             searched = ranker.search(query, path_of(images), shortlist=shortlist, by=by, most=top_k)
             hits, refused = searched.hits, searched.refused
             if refused:
@@ -309,16 +311,15 @@ class Model(Mapped):
     def encode_text(self, texts: str | Iterable[str]) -> Vectors:
         """Return the unit vector (D,) float32 of one text, or (N, D) for several.
 
-        Only the first 30 tokens of a text are used. Raises ServingError for an empty text.
+        At most the first 30 tokens of a text are used, with a warning. Raises ServingError for an empty text.
         """
         from diptych.serving.search import query_words
 
         self._need_towers()
-        checked = _queries(texts)
-        if not isinstance(texts, str):
-            return self._stacked([self.encode_text(text) for text in checked])
+        checked, most = self.queries(texts), query_words(self.predictor)
         model, tokens = self.predictor.folder.model, self.predictor.tokens
-        return np.asarray(embed_sentences(model, tokens, [texts], query_words(self.predictor))[0])
+        vectors = [np.asarray(embed_sentences(model, tokens, [text], most)[0]) for text in checked]
+        return vectors[0] if isinstance(texts, str) else self._stacked(vectors)
 
     def match(self, images: Any, texts: str | Iterable[str]) -> Vectors:
         """Return how well P images match T texts, (P, T) float32.
@@ -332,11 +333,12 @@ class Model(Mapped):
         from diptych.serving.search import pair_scores
 
         self.need_matching()
-        texts = _queries(texts)
         images = [images] if is_one(images) else list(images)
         if has_towers(self.predictor.folder.model):
-            scores: Vectors = self.encode_image(images) @ self.encode_text(texts).T
+            of_texts = np.atleast_2d(self.encode_text(texts))
+            scores: Vectors = self.encode_image(images) @ of_texts.T
             return scores
+        texts = self.queries(texts)
         records = [record for batch in batches(enumerate(images)) for record, _ in self._seen(batch)]
         return pair_scores(self.predictor, records, texts)
 
@@ -366,7 +368,7 @@ class Model(Mapped):
         return str(path_of(dry_run))
 
     def _stacked(self, vectors: list[Vectors]) -> Vectors:
-        return np.stack(vectors) if vectors else np.empty((0, len(self.encode_text("a"))), np.float32)
+        return np.stack(vectors) if vectors else np.empty((0, len(self.encode_text("."))), np.float32)
 
     def need_matching(self) -> None:
         """Raise UnsupportedError if the model cannot match images and texts, with the command that trains one."""
@@ -387,11 +389,3 @@ class Model(Mapped):
                 f"a model that can: diptych finetune retrieval --from-scratch --recipe {TOWERS} --data STORE "
                 f'--out RUN, or in Python diptych.finetune("retrieval", store, recipe="{TOWERS}").model'
             )
-
-
-def _queries(texts: str | Iterable[str]) -> list[str]:
-    """Return texts as a list. Raises ServingError for an empty text."""
-    listed = texts_of("texts", texts)
-    for text in listed:
-        require_text("a text", text, "a red kite")
-    return listed

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from base64 import b64encode
 from collections.abc import Iterable
 from html import escape
+from itertools import takewhile
 from pathlib import Path
+from traceback import walk_stack
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import PrivateAttr
 
 from diptych.core import Record
-from diptych.runtime.errors import DataError, UnfamiliarWarning, counted
+from diptych.runtime.errors import INNER_FRAME, DataError, UnfamiliarWarning, UnreadWarning, counted
 from diptych.tasks.interface import Explanation
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.image_files import as_jpeg, read_header
@@ -143,14 +146,24 @@ class Hits(tuple["Hit", ...]):
         )
 
 
-def warn_unfamiliar(looked: Iterable[tuple[Record, dict[str, object]]]) -> bool:
-    """Warn if images are unlike the training images, and return True if there are any.
+def warn_unread(unread: str | None) -> None:
+    """Warn of words that the model does not know, and of texts that it cuts, if there are any."""
+    if unread is not None:
+        _warn(UnreadWarning(unread))
 
-    The warning shows the user's line.
-    """
+
+def _warn(warning: Warning) -> None:
+    """Give a warning that shows the user's line: the first one outside Diptych."""
+    frames = walk_stack(inspect.currentframe())
+    inner = takewhile(lambda one: INNER_FRAME.match(one[0].f_code.co_filename), frames)
+    warnings.warn(warning, stacklevel=1 + sum(1 for _ in inner))
+
+
+def warn_unfamiliar(looked: Iterable[tuple[Record, dict[str, object]]]) -> bool:
+    """Warn if images are unlike the training images, and return True if there are any."""
     strange = {one.image or f"image {one.key}": None for one, fields in looked if fields["familiar"] is False}
     if strange:
-        warnings.warn(UnfamiliarWarning.of(list(strange)), stacklevel=5)
+        _warn(UnfamiliarWarning.of(list(strange)))
     return bool(strange)
 
 

@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import sys
+import warnings
 from contextlib import suppress
 from io import TextIOWrapper
 
@@ -28,7 +29,7 @@ from diptych.cli import (  # noqa: F401
 )
 from diptych.cli.app import app, locks, verb_name
 from diptych.cli.predict import TaskVerbs
-from diptych.runtime.errors import DiptychError, Stopped, Terminated
+from diptych.runtime.errors import DiptychError, Stopped, Terminated, UnreadWarning
 from diptych.runtime.memory import is_spent, keep_freed_memory, wait_briefly
 from diptych.runtime.plugins import reserve_verbs
 from diptych.runtime.processes import torchrun_processes
@@ -40,6 +41,7 @@ for registered in (app.registered_commands, app.registered_groups):
     reserve_verbs(filter(None, map(verb_name, registered)))
 ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # matches errors about these options
 HOME = re.compile(r"^((?:[\w.-]+=)?(?:onnx:|tfjs:)?)~(?=/)")  # in arguments that the shell did not expand: --out=~/runs
+STANDARD = warnings.formatwarning
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -55,6 +57,7 @@ def main() -> None:
     arguments = [HOME.sub(lambda at: at[1] + home, one) for one in sys.argv[1:] if one != "--debug"]
     keep_freed_memory()
     wait_briefly()
+    warnings.formatwarning = _line_of_warning
     code = _flushed(run_verb(arguments, debug=len(arguments) < len(sys.argv) - 1))
     if os.environ.get("WORLD_SIZE", "1") != "1":
         from diptych.training.ranks import leave
@@ -85,6 +88,14 @@ def run_verb(arguments: list[str], debug: bool) -> int:
         print("\n".join(map(printable, lines)), file=sys.stderr)
         return error.exit_code if isinstance(error, DiptychError) else 1
     return 0
+
+
+def _line_of_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    if issubclass(category, UnreadWarning):
+        return f"diptych: {printable(str(message))}\n"
+    return STANDARD(message, category, filename, lineno, line)
 
 
 def _flushed(code: int) -> int:

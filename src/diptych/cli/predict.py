@@ -233,12 +233,16 @@ def refuse_with_server(**given: object) -> None:
 
 
 def _with_warning(answers: Iterable[TaskAnswer]) -> Iterator[TaskAnswer]:
-    """Yield the answers. Then print a warning that names the images that are unlike the training images."""
-    unfamiliar: dict[str, None] = {}
+    """Yield the answers. Then print warnings: images unlike the training images, and texts that were not read."""
+    unfamiliar, unread = dict[str, None](), dict[str, None]()
     for answer in answers:
         if answer.familiar is False:
             unfamiliar[answer.picture] = None
+        if answer.unread is not None:
+            unread[answer.unread] = None
         yield answer
+    for note in unread:
+        print(f"diptych: {printable(note)}", file=sys.stderr)
     if unfamiliar:
         print(f"diptych: {printable(str(UnfamiliarWarning.of(list(unfamiliar))))}", file=sys.stderr)
 

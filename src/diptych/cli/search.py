@@ -59,6 +59,7 @@ def search(
     by = None if shortlist_by is None else load(shortlist_by, **own).predictor
     opened = load(model, features=features, **vars(computing))
     opened.need_matching()
+    opened.queries(query)
     predictor = opened.predictor
     searched = predictor.search(
         query, images, cache, progress=_progress, shortlist=shortlist, by=by, gallery=gallery, most=top_k

@@ -83,6 +83,10 @@ class UnfamiliarWarning(UserWarning):
         return cls(f"{which} unlike what this model was trained on; expect nonsense")
 
 
+class UnreadWarning(UserWarning):
+    """Warns of words that the model does not know, and of texts that it cuts."""
+
+
 class CheckpointError(DiptychError):
     """A file of weights that is missing, cut short, unsafe or has another format."""
 

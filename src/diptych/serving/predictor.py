@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from diptych.runs.folder import ModelFolder
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import Precision
 from diptych.runtime.errors import DataError, RecipeError, ServingError, UnsupportedError
-from diptych.tasks import TaskSpec
+from diptych.tasks import TaskSpec, run
 from diptych.tasks.interface import TaskAnswer, TaskModel, TaskRequest
 from diptych.vision.detectors.detector import Detector, Picture
 from diptych.vision.detectors.given import WHOLE_BOXES, GivenRegions
@@ -108,8 +108,16 @@ class Predictor:
 
     def message(self, spec: TaskSpec, answer: Any, request: TaskRequest, record: Record, picture: str) -> TaskAnswer:
         """Convert an answer about a record to the message that is sent or printed. `picture`: the image's name."""
-        made, familiar = spec.required_interface.build_message(answer, request, picture), self.is_familiar(record)
-        return made if familiar is None else derive(made, familiar=familiar)
+        interface = spec.required_interface
+        made, familiar = interface.build_message(answer, request, picture), self.is_familiar(record)
+        unread = self.unread(spec, interface.texts(request))
+        notes = {name: one for name, one in (("familiar", familiar), ("unread", unread)) if one is not None}
+        return derive(made, **notes) if notes else made
+
+    def unread(self, spec: TaskSpec, texts: Iterable[str]) -> str | None:
+        """Return a warning about words that the model does not know, and texts that it cuts, or None."""
+        recipe = self.folder.recipe
+        return run.unread(self.tokens, texts, recipe.data.max_words if recipe and spec.training.cuts_texts else None)
 
     def task_model(self, spec: TaskSpec) -> TaskModel:
         """Return the model with everything that a task needs, such as decoding options."""

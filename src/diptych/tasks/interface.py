@@ -58,6 +58,9 @@ class TaskAnswer(Message):
     familiar: bool | None = Field(
         default=None, description="False: the image is unlike the model's training images. Absent: unknown."
     )
+    unread: str | None = Field(
+        default=None, description="Words of the request that the model does not know, and texts that it cuts, if any."
+    )
 
 
 class Region(Message):
@@ -260,6 +263,12 @@ class TaskInterface:
     def list_fields(self) -> frozenset[str]:
         """The names of the request's fields that hold a list of texts."""
         return frozenset(name for name, one in self.request.model_fields.items() if get_origin(one.annotation) is tuple)
+
+    def texts(self, request: TaskRequest) -> list[str]:
+        """Return the texts of a request that the model reads, such as a question."""
+        values = [getattr(request, name) for name in self.forms]
+        listed = [(one,) if isinstance(one, str) else one for one in values]
+        return [text for one in listed if isinstance(one, tuple) for text in one]
 
     def form(self) -> dict[str, Any]:
         """Return a JSON description of the form, which the web page renders."""

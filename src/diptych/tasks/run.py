@@ -9,9 +9,13 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from diptych.core import Batch, Record, Sample, Task, collate
+from diptych.core.record import TAG
 from diptych.data.store.tokens import Tokens
+from diptych.metrics.tokenise import WORD
 from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError
+
+NAMED_WORDS = 5  # at most this many unknown words are named in a warning
 
 
 @runtime_checkable
@@ -57,6 +61,22 @@ def _batches(task: Task, records: Iterable[Record], size: int) -> Iterator[list[
 def encode(tokens: Tokens, text: str, max_words: int) -> Int[Tensor, "T"]:
     """Return the token ids of a text, cut at `max_words` tokens, followed by [SEP]."""
     return torch.tensor([*tokens.encode(text)[:max_words], tokens.vocabulary.sep])
+
+
+def unread(tokens: Tokens, texts: Iterable[str], max_words: int | None) -> str | None:
+    """Return a warning about the parts of texts that a model does not read, or None if it reads all.
+
+    It does not read words that it does not know, and the tokens of a text after the first `max_words` (None: it reads
+    all tokens).
+    """
+    texts = list(texts)
+    words = dict.fromkeys(word for text in texts for word in WORD.findall(TAG.sub(" ", text)))
+    strange = [word for word in words if tokens.vocabulary.unknown in tokens.encode(word)]
+    more = f" and {len(strange) - NAMED_WORDS} more" if len(strange) > NAMED_WORDS else ""
+    notes = [f"the model does not know {', '.join(strange[:NAMED_WORDS])}{more}"] if strange else []
+    cut = [text for text in texts if max_words is not None and len(tokens.encode(text)) > max_words]
+    notes += [f"the model reads only the first {max_words} tokens of “{text[:60]}”" for text in cut[:1]]
+    return "; ".join(notes) or None
 
 
 def finite(scores: Tensor, batch: Batch) -> None:

@@ -136,6 +136,7 @@ export function shown(view, size) {
     claim = () => showBoxes([found]);
   }
   if (answer?.familiar === false) nodes.unshift(element("p", { class: "banner" }, "This image is unlike what this model was trained on; expect nonsense."));
+  if (answer?.unread) nodes.unshift(element("p", { class: "banner" }, `${answer.unread}.`));
   nodes.push(...verdicts.map((text) => element("p", { class: "verdict" }, text)), ...notes.map((text) => element("p", { class: "note" }, text)));
   if (items.length) nodes.push(element("ul", {}, ...items.map((text) => element("li", {}, text))));
   nodes.push(...tables.map(likeliest));
