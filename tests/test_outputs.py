@@ -164,6 +164,9 @@ def test_a_file_is_replaced_if_it_is_what_was_written(
     assert capsys.readouterr().err == ""
     outputs.refuse_file(file, force=True)
     assert "plot.html, which has 6 bytes" in capsys.readouterr().err
+    whole(tmp_path / "store", part="1")
+    with pytest.raises(OutputError, match=r"part is in .*store, where --force replaces no file; choose another name"):
+        outputs.refuse_file(tmp_path / "store" / "part", force=True)
 
 
 def test_what_is_put_into_a_folder_while_it_is_replaced_stays(tmp_path: Path) -> None:

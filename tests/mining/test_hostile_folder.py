@@ -191,7 +191,7 @@ def test_forgetting_that_was_stopped_goes_on(out: Path, monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("diptych.mining.forgetting._bodies", killed)
+        patched.setattr("diptych.mining.forgetting.erase", killed)
         with pytest.raises(KeyboardInterrupt):
             forget(out, [words])
     assert forget(out, [words]) == 1

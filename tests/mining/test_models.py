@@ -1,10 +1,7 @@
-"""Scorers, judges, labels: what they learn, what they refuse, and that forgotten pictures stay away."""
+"""Scorers, judges, labels: what they learn, and what they refuse."""
 
-import hashlib
 import json
-import re
 import shutil
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -18,9 +15,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor
 
-from diptych.cli import run_verb
 from diptych.mining import funnel
-from diptych.mining.forgetting import forget
 from diptych.mining.judge.features import named_in, seen_and_named
 from diptych.mining.judge.judges import load_judge, scores_by
 from diptych.mining.judge.labelling import sample
@@ -28,10 +23,8 @@ from diptych.mining.judge.logistic import Logistic, auc, auc_interval, threshold
 from diptych.mining.judge.picture_judge import PictureJudge, train_judge
 from diptych.mining.judge.scoring import Pair
 from diptych.mining.judge.statistics import small
-from diptych.mining.keep.tars import write_tars
 from diptych.mining.layout import RunLayout
 from diptych.mining.lists import lists_of
-from diptych.mining.report import write_page
 from diptych.mining.scorer import load_scorer, scorer_version, train_scorer
 from diptych.mining.settings import MiningSettings
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError
@@ -290,61 +283,6 @@ def test_what_is_no_judge_and_no_scorer_is_named(tmp_path: Path) -> None:
         load_judge("no.such.module:make")
 
 
-def test_what_is_forgotten_goes_and_does_not_come_back(
-    small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(mined[0], out)
-    lines = [json.loads(line) for path in sorted(out.glob("records/*")) for line in path.read_text().splitlines()]
-    host, one = lines[0]["page"].split("/")[2], lines[-1]
-    (tmp_path / "list.txt").write_text(f"{host}  # asked us to\n{one['sha256']}\n")
-    gone = [line for line in lines if line["page"].split("/")[2] == host or line is one]
-    assert forget(out, [tmp_path / "list.txt"]) >= len(gone)
-    for line in gone:
-        assert not (out / line["image"]).exists()
-    assert all(line["sha256"] not in "".join(p.read_text() for p in out.glob("records/*")) for line in gone)
-    assert not [row for row in funnel.decisions(RunLayout(out)) if row["sha256"] in {line["sha256"] for line in gone}]
-    told = run(out, small_web / "warc")
-    assert told["rules"]["refused"]["dropped"] > 0
-    after = {json.loads(line)["sha256"] for path in out.glob("records/*") for line in path.read_text().splitlines()}
-    assert after.isdisjoint({line["sha256"] for line in gone})
-
-
-def test_what_is_forgotten_leaves_the_report_and_the_tars(
-    mined: tuple[Path, dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, tars = tmp_path / "out", tmp_path / "tars"
-    shutil.copytree(mined[0], out)
-    write_page(RunLayout(out), *funnel.again(RunLayout(out)))
-    write_tars(tars, RunLayout(out))
-    lines = [json.loads(line) for path in sorted(out.glob("records/*")) for line in path.read_text().splitlines()]
-    host = lines[0]["page"].split("/")[2]
-    gone = {line["sha256"] for line in lines if line["page"].split("/")[2] == host}
-    (tmp_path / "hosts").write_text(host)
-    before = (out / "report.html").read_text()
-    assert host in before
-    assert gone <= in_tars(tars)
-    assert run_verb(["mine", "forget", str(out), "--hosts", str(tmp_path / "hosts")], False) == 0
-    assert "they still have these images; pass --tars" in capsys.readouterr().out
-    after = (out / "report.html").read_text()
-    assert host not in after
-    thumbnails = re.compile('data:image/jpeg;base64,[^"]+')
-    assert set(thumbnails.findall(after)) != set(thumbnails.findall(before))
-    again = ["mine", "forget", str(out), "--hosts", str(tmp_path / "hosts"), "--tars"]
-    assert run_verb([*again, str(tmp_path / "tar")], False) == 2
-    assert not (tmp_path / "tar").exists()
-    assert run_verb([*again, str(tars)], False) == 0
-    assert in_tars(tars).isdisjoint(gone)
-
-
-def in_tars(tars: Path) -> set[str]:
-    names = set()
-    for path in tars.glob("*.tar"):
-        with tarfile.open(path) as tar:
-            names |= {hashlib.sha256(file.read()).hexdigest() for one in tar if (file := tar.extractfile(one))}
-    return names
-
-
 def test_pictures_of_a_test_split_are_dropped(
     small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -365,9 +303,19 @@ def test_lists_are_read_by_what_their_lines_are(tmp_path: Path) -> None:
     assert lists.refused.hold("a" * 64, None)
     assert lists.refused.hold("", 0b1111)
     assert not lists.refused.hold("", 0b11111)
-    path.write_text("no list at all\n")
-    with pytest.raises(DiptychError, match="expected in each line a SHA-256"):
-        lists_of([path], 4)
+    path.write_text(
+        "\ufeff.One.test.\n*.two.test\nthree.test:80\nmünchen.test\nHTTP://A.test:80/K.jpg?x#y\nhttps://A.test:8080/k\n"
+    )
+    lists = lists_of([path], 4)
+    for place in ("one.test", "b.two.test", "three.test:80", "xn--mnchen-3ya.test", "a.test:8080"):
+        assert lists.refuse(f"https://{place}/k") is True
+    assert lists.refuse("http://a.test/K.jpg?x")
+    assert not lists.refuse("http://a.test/k.jpg?x")
+    assert not lists.refuse("http://a.test:8080/k")
+    for bad in ("no list at all", "a.*.test", "b.test/k", "..", "*"):
+        path.write_text(f"{bad}\n")
+        with pytest.raises(DiptychError, match="expected in each line a SHA-256"):
+            lists_of([path], 4)
 
 
 def test_a_pair_knows_its_picture() -> None:

@@ -78,6 +78,13 @@ def test_images_that_fail_do_not_stop_the_others(
     assert [line["picture"] for line in lines] == [f"photos/{c}.png" for c in ("blue", "red") for _ in range(each)]
 
 
+def test_a_name_that_is_not_utf_8_loses_no_answer(photos: Path, model: str) -> None:
+    os.rename("photos/red.png", b"photos/red\xff.png")
+    assert run_verb(["caption", "photos", "--model", model, "--json", "--out", "a.jsonl"], debug=False) == 0
+    names = [json.loads(line)["picture"] for line in Path("a.jsonl").read_text("utf-8").splitlines()]
+    assert names == ["photos/blue.png", "photos/green.png", os.fsdecode(b"photos/red\xff.png")]
+
+
 def test_boxes_are_drawn_only_when_asked_for(photos: Path, model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_verb(["ground", "photos/red.png", "the dog", "--model", model], debug=False) == 0
     assert [path.name for path in photos.parent.iterdir()] == ["photos"]

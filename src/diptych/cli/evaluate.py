@@ -63,7 +63,9 @@ class ScoredOptions:
     def report(self, model: ModelFolder, predicted: object, scores: Scores, as_json: bool) -> None:
         """Write the predictions to the file `out`, and print the scores."""
         if self.out is not None:
-            write_atomically(self.out, json.dumps(predicted, indent=1, ensure_ascii=False).encode())
+            write_atomically(
+                self.out, json.dumps(predicted, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
+            )
         of = {"weights": model.weights_checksum, "data": str(self.data), "split": self.split}
         _print_scores(scores, {"of": of | {"precision": model.model.precision}}, as_json)
 

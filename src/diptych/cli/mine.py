@@ -283,6 +283,8 @@ def mine_label(
     from diptych.mining.judge.labelling import sample as draw
     from diptych.mining.report import write_sheet
 
+    if out.suffix == ".html":
+        raise RecipeError(f"--out {out} is the name of the page; pass a name for the lines, such as labels.jsonl")
     drawn = draw(run, sample, out, seed)
     write_sheet(out.with_suffix(".html"), out.parent, drawn)
     print(f"{counted(drawn, 'pairs')} in {out}, shown in {out.with_suffix('.html')}: set `true` to true or false")
@@ -311,7 +313,10 @@ def mine_forget(
     if tars is not None and not tars.is_dir():
         raise RecipeError(f"no tars in {tars}; pass the folder that `diptych mine run` wrote (its --tars)")
     hold(run, "mined")
-    print(f"{counted(forget(run, lists), 'images')} forgotten in {run}")
+    count = forget(run, lists)
+    print(f"{counted(count, 'images')} forgotten in {run}")
+    if not count:
+        print("diptych: no image of this run is on these lists; compare them with the page and address of its records")
     if tars is not None:
         write_tars(tars, RunLayout(run))
     else:

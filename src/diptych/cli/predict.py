@@ -220,7 +220,7 @@ def _ask(
         if out is None:
             print("\n".join(printed), flush=True)
     if out is not None and lines:
-        write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
+        write_atomically(out, "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace"))
         print(f"{counted(lines, 'lines')} in {out}")
     refuse.check(pictures)
 

@@ -23,7 +23,7 @@ class RunLayout:
     def __init__(self, out: Path) -> None:
         self.out, self.settings, self.funnel = out, out / "mine.json", out / "funnel.json"
         self.records, self.decisions = out / "records", out / "decisions"
-        self.pictures, self.forgotten = out / "pictures", out / "forgotten"
+        self.pictures, self.forgotten, self.fetched = out / "pictures", out / "forgotten", out / "fetched.json"
 
     @classmethod
     def finished(cls, out: Path) -> RunLayout:

@@ -1,8 +1,11 @@
 """Lists of unwanted hosts, URLs and hashes of images, written by users or by `diptych mine forget`."""
 
+import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
@@ -12,6 +15,7 @@ from diptych.runtime.errors import RecipeError
 from diptych.runtime.files import text_of
 
 WANTED = "expected in each line a SHA-256, a dHash (16 hex digits), a URL or a host"
+HOST = re.compile(r"(?:\*?\.)?([^\s/:*@]+?)\.?(?::\d+)?")
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,10 @@ class Lists:
 
     def refuse(self, *places: str | None) -> bool:
         """Return True if one of these URLs, or its host, is listed. A listed host includes its subdomains."""
-        return any(place and (place in self.addresses or self._refuse_host(place)) for place in places)
+        return any(place and (self._refuse_address(place) or self._refuse_host(place)) for place in places)
+
+    def _refuse_address(self, place: str) -> bool:
+        return bool(self.addresses) and (place in self.addresses or _plain(place) in self.addresses)
 
     def _refuse_host(self, place: str) -> bool:
         parts = addresses.host_of(place).partition(":")[0].split(".") if self.hosts else []
@@ -61,23 +68,36 @@ def read_entries(paths: Iterable[Path]) -> dict[str, list[str]]:
     entries: dict[str, list[str]] = {"sha256": [], "dhash": [], "addresses": [], "hosts": []}
     for path in paths:
         try:
-            lines = text_of(path).splitlines()
+            lines = text_of(path, "utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise RecipeError(f"{path} is not a readable list ({error}); {WANTED}") from error
         for line in map(str.strip, lines):
             if ADDRESS.match(line):
-                entries["addresses"].append(line)
+                entries["addresses"].append(_plain(line))
             elif entry := line.partition("#")[0].strip().lower():
-                entries[_kind(entry, path)].append(entry)
+                kind, entry = _kind(entry, path)
+                entries[kind].append(entry)
     return entries
 
 
-def _kind(entry: str, path: Path) -> str:
+def _kind(entry: str, path: Path) -> tuple[str, str]:
+    """Return the kind of an entry, and the entry; a host without its port and without `*.`, in ASCII."""
     if len(entry) in (16, 64) and set(entry) <= set("0123456789abcdef"):
-        return "dhash" if len(entry) == 16 else "sha256"
-    if " " in entry or "/" in entry:
-        raise RecipeError(f"{path}: found {entry[:80]!r}, {WANTED}")
-    return "hosts"
+        return "dhash" if len(entry) == 16 else "sha256", entry
+    with suppress(UnicodeError):
+        if (host := HOST.fullmatch(entry)) is not None:
+            return "hosts", host[1].encode("idna").decode()
+    raise RecipeError(f"{path}: found {entry[:80]!r}, {WANTED}")
+
+
+def _plain(address: str) -> str:
+    """Return a URL with its scheme and host in lower case, and without its fragment and the usual port."""
+    try:
+        parts = urlsplit(address)
+        host = addresses.host_of(address).removesuffix({"http": ":80", "https": ":443"}.get(parts.scheme, ":"))
+        return urlunsplit(parts._replace(netloc=host, fragment="")) if host else address
+    except ValueError:
+        return address
 
 
 def lists_of(refuse: Iterable[Path], near: int | None, excluded: Iterable[tuple[str, int | None]] = ()) -> Lists:

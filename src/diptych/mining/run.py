@@ -9,6 +9,7 @@ from typing import Any
 from diptych.mining import funnel
 from diptych.mining.checking import Object, read_json
 from diptych.mining.fetch.gathering import FetchStage
+from diptych.mining.forgetting import erase
 from diptych.mining.job import MiningJob
 from diptych.mining.judge.decode import DecodeStage
 from diptych.mining.judge.scoring import Scorer
@@ -84,6 +85,8 @@ class Mine:
             if self.until == "score":
                 return None
             numbers = KeepStage(job, self.write_page).run(pages, indexes, joined)
+            if forgotten := sorted(job.layout.forgotten.glob("*.txt")):
+                erase(job.layout, lists_of(forgotten, self.settings.keep.near_bits).refused)
             if self.tars is not None:
                 write_tars(self.tars, job.layout)
             return numbers

@@ -215,6 +215,8 @@ def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> N
         raise OutputError(
             f"{path} exists, and Diptych did not write it; choose another name, or pass --force to replace it"
         )
+    if owner := next((one for one in real.parents if (one / MARKER).exists()), None):
+        raise OutputError(f"{path} is in {owner}, where --force replaces no file; choose another name")
     print(f"diptych: replacing {path}, which has {path.stat().st_size:,} bytes", file=sys.stderr)
 
 

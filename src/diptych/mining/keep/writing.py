@@ -55,7 +55,7 @@ class KeepStage:
         counted = funnel.of(layout)
         about = {
             "scorer": begun["scorer"] or "none: every pair that passes the rules is kept",
-            "judges": {place: begun["judges"].get(place, "not judged") for place in ("realism", "nsfw")},
+            "judges": {place: begun["judges"].get(place, "not judged") for place in ("nsfw", "realism")},
             "vocabulary": "by a vocabulary" if begun["vocabulary"] is not None else "not judged: no --vocab was given",
             "rules": VERSION,
         }
@@ -199,4 +199,4 @@ def write_times(layout: RunLayout, indexes: Iterable[str], kept: Iterable[Row]) 
         times |= read_json(path, Times)
     addresses = sorted({row["address"] for row in kept} & times.keys())
     told = {one: datetime.fromtimestamp(times[one], UTC).isoformat(timespec="seconds") for one in addresses}
-    write_json(layout.out / "fetched.json", told)
+    write_json(layout.fetched, told)
