@@ -169,6 +169,11 @@ def test_a_drawn_caption_has_its_seed_and_leaves_the_generator_alone(model: dipt
     assert torch.get_rng_state().equal(before)
     assert drawn[0] == drawn[1] != drawn[2]
     assert model.caption(photo, sample=True, temperature=3.0) != model.caption(photo, sample=True, temperature=3.0)
+    photos = sorted(photo.parent.iterdir())
+    alone = [model.caption(one, temperature=3.0, captions=2, seed=1) for one in photos]
+    assert [one.others for one in model.caption(photos[::-1], temperature=3.0, captions=2, seed=1)] == [
+        tuple((text, pytest.approx(score, rel=1e-4)) for text, score in one.others) for one in alone[::-1]
+    ]
     with pytest.raises(RecipeError, match="beams"):
         model.caption(photo, beams=0)
 

@@ -138,7 +138,9 @@ def test_the_same_command_goes_on_and_tries_failures_again(make_records: MakeRec
     assert (result.written, result.already_there, list(result.failed)) == (3, 3, ["late"])
     Image.new("RGB", (8, 8)).save(tmp_path / "late.png")
     result = extract([*records, broken], Mean(), tmp_path / "store")
-    assert (result.written, result.already_there, result.failed) == (1, 6, {})
+    assert (result.written, result.already_there, result.failed, result.others) == (1, 6, {}, 0)
+    fewer = extract(records[:2], Mean(), tmp_path / "store")
+    assert fewer.summary() == "0 extracted, 2 were there already, 5 of other data are in the store too"
     assert (tmp_path / "store" / "failures.jsonl").read_text() == ""
     assert len(Store(tmp_path / "store")) == 7
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
-import torch
 
 from diptych.api import results
 from diptych.api.arguments import check_features, check_path, check_type, check_whole, path_of, python_errors, texts_of
@@ -107,7 +106,7 @@ class Model(Mapped):
             length_penalty: a beam's score is divided by its length to this power.
             no_repeat_ngram: no sequence of this number of words occurs twice in a caption.
             sample: draw words at random. It is also on if `temperature`, `top_k` or `top_p` is given.
-            seed: seed for drawing words. None: use torch's generator.
+            seed: seed for drawing words, for each image alone. None: use torch's generator.
 
         Raises UnsupportedError for a model that cannot caption, DataError for an unreadable image.
 
@@ -119,15 +118,12 @@ class Model(Mapped):
         """
         given: dict[str, Any] = {"captions": captions, "beams": beams, "min_words": min_words, "max_words": max_words}
         given |= {"length_bonus": length_bonus, "length_penalty": length_penalty, "no_repeat_ngram": no_repeat_ngram}
-        given |= {"sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed or 0}
+        given |= {"sample": sample, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         request = validated(CAPTION.required_interface.request, given, "caption")
         self.predictor.check(CAPTION, request)
 
         def write(items: Sequence[Record], _: object) -> Sequence[Any]:
-            with torch.random.fork_rng(enabled=seed is not None):
-                if seed is not None:
-                    torch.manual_seed(seed)
-                return self.predictor.answers(CAPTION, [(item, request) for item in items])
+            return self.predictor.answers(CAPTION, [(item, request) for item in items])
 
         def made(answer: Any, _: object, fields: dict[str, Any]) -> Caption:
             return Caption.of(answer.text, score=answer.score, others=answer.others, **fields)

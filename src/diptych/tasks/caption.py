@@ -192,8 +192,8 @@ class CaptionRequest(interface.TaskRequest):
     temperature: Annotated[float | None, interface.Form()] = decoding_field("temperature")
     top_k: Annotated[int | None, interface.Form()] = decoding_field("top_k")
     top_p: Annotated[float | None, interface.Form()] = decoding_field("top_p")
-    seed: Annotated[int, interface.Form("Seed of sampled words", more=True), Field(ge=0, le=2**63 - 1)] = 0
-    """Random seed of sampled words."""
+    seed: Annotated[int | None, interface.Form("Seed of sampled words", more=True), Field(ge=0, le=2**63 - 1)] = 0
+    """Random seed of sampled words, for each image alone; null: they differ at each request."""
     min_words: Annotated[int | None, interface.Form()] = decoding_field("min_words", le=64)
     max_words: Annotated[int | None, interface.Form("Most words", more=True)] = decoding_field("max_words", le=64)
     no_repeat_ngram: Annotated[int | None, interface.Form()] = decoding_field("no_repeat_ngram")
@@ -218,22 +218,23 @@ class WrittenCaption(interface.TaskAnswer):
 
 
 def write(
-    model: interface.TaskModel, records: Sequence[Record], decoding: DecodingOptions
+    model: interface.TaskModel, requests: Sequence[tuple[Record, CaptionRequest]], decoding: DecodingOptions
 ) -> list[interface.GroundedText]:
     """Caption all records in one batch. With several beams, the other finished captions are in `others`.
 
-    Raises UnsupportedError if the model cannot generate text.
+    Words that are drawn for a record depend only on the seed of its request, if it has one. Raises UnsupportedError if
+    the model cannot generate text.
     """
     writer: Any = model.model
     if not isinstance(writer, Writer):
         raise UnsupportedError(f"{model.system} cannot caption: it has no decoder; choose another model")
     task = Captioning(model.tokens, decoding)
-    with predicting(model.model, len(records)):
-        batch = collate([sample for record in records for sample in task.queries(record)])
+    with predicting(model.model, len(requests)):
+        batch = collate([replace(one, seed=given.seed) for record, given in requests for one in task.queries(record)])
         written = decode(writer, batch.to(next(model.model.parameters()).device), decoding)
     predictions = []
-    for record, (best, *others) in zip(records, written, strict=True):
-        made = _prediction(model, record, model.tokens.decode(best.tokens), best.score, model.precision(len(records)))
+    for (record, _), (best, *others) in zip(requests, written, strict=True):
+        made = _prediction(model, record, model.tokens.decode(best.tokens), best.score, model.precision(len(requests)))
         further = tuple((model.tokens.decode(other.tokens), other.score) for other in others)
         predictions.append(replace(made, others=further))
     return predictions
@@ -274,9 +275,9 @@ def _answer(
 ) -> list[interface.GroundedText]:
     """Caption all records in one batch.
 
-    `TaskInterface.alike` ensures that all requests of a batch have equal options.
+    `TaskInterface.alike` ensures that all requests of a batch have equal options, but for seeds.
     """
-    return write(model, [record for record, _ in requests], _decoding(model, requests[0][1]))
+    return write(model, requests, _decoding(model, requests[0][1]))
 
 
 def _decoding(model: interface.TaskModel, request: CaptionRequest) -> DecodingOptions:
@@ -356,7 +357,7 @@ CAPTION = TaskSpec(
         lines=lambda message, _: [f"{message.picture}: {caption}" for caption in _all_of(message)],
         view=_view,
         offered=_writes,
-        alike=lambda request: object() if request.sample else request.model_dump_json(exclude={"explain"}),
+        alike=lambda request: request.model_dump_json(exclude={"explain", "seed"}),
         programs="captions",
     ),
     learnt=lambda model: "decode" in model.provides and "word" in model.heads,

@@ -55,10 +55,12 @@ class Extraction:
 
     written: int = 0
     already_there: int = 0
+    others: int = 0  # records in the store that are not in the data
     failed: dict[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
-        counts = {"were there already": self.already_there, "failed": len(self.failed)}
+        counts = {"were there already": self.already_there, "failed": len(self.failed),
+                  "of other data are in the store too": self.others}  # fmt: skip
         return ", ".join([f"{self.written} extracted", *(f"{n} {what}" for what, n in counts.items() if n)])
 
 
@@ -174,6 +176,7 @@ def _new(records: Iterable[Record], done: dict[str, Path | None], result: Extrac
         else:
             yield record
         given.add(record.key)
+    result.others = len(before.keys() - given)
 
 
 def is_another(image: Path | None, there: Path | None) -> bool:
