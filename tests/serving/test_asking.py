@@ -78,6 +78,15 @@ def test_images_that_fail_do_not_stop_the_others(
     assert [line["picture"] for line in lines] == [f"photos/{c}.png" for c in ("blue", "red") for _ in range(each)]
 
 
+def test_a_sheet_of_hits_is_not_written_among_the_images(
+    photos: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["search", "a kite", "--images", "photos", "--model", model, "--out"]
+    assert run_verb([*words, "photos/../photos/sheet.png"], debug=False) == 2
+    assert "is in --images photos, so the next search would rank it" in capsys.readouterr().err
+    assert sorted(path.stem for path in photos.iterdir()) == list(COLOURS)
+
+
 def test_a_name_that_is_not_utf_8_loses_no_answer(photos: Path, model: str) -> None:
     os.rename("photos/red.png", b"photos/red\xff.png")
     assert run_verb(["caption", "photos", "--model", model, "--json", "--out", "a.jsonl"], debug=False) == 0
