@@ -122,8 +122,9 @@ def _similarity(caption: _Weighed, reference: _Weighed) -> float:
     """Return the clipped cosine similarity, averaged over n = 1 to 4, times the length penalty: 0 to 1."""
     products = [0.0] * len(ORDERS)
     ours, theirs = caption.weights, reference.weights
-    for gram in ours.keys() & theirs.keys():
-        products[len(gram) - 1] += min(ours[gram], theirs[gram]) * theirs[gram]
+    for gram, weight in ours.items():  # in an order that does not depend on hashes, which differ between processes
+        if gram in theirs:
+            products[len(gram) - 1] += min(weight, theirs[gram]) * theirs[gram]
     # A norm is 0 if there are no n-grams, or if each n-gram is in every image. The dot product is then 0 too.
     pairs = zip(products, caption.norms, reference.norms, strict=True)
     cosine = sum(product / (mine * their) for product, mine, their in pairs if product)
