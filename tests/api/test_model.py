@@ -22,6 +22,7 @@ from diptych.api import model as api_model
 from diptych.api.results import drawing
 from diptych.runtime.errors import DataError, RecipeError, ServingError, UnsupportedError
 from diptych.serving import Hit
+from diptych.tasks import CAPTION
 from tests.service import make_model, picture
 
 
@@ -176,6 +177,16 @@ def test_a_drawn_caption_has_its_seed_and_leaves_the_generator_alone(model: dipt
     ]
     with pytest.raises(RecipeError, match="beams"):
         model.caption(photo, beams=0)
+
+
+def test_requests_with_and_without_a_seed_share_no_batch(model: diptych.Model, photo: Path) -> None:
+    """In one batch with a request that has no seed, torch's generator would draw the words of all."""
+    interface, (record,) = CAPTION.required_interface, model.predictor.extract([photo])
+    first, second, free = (interface.request(temperature=3.0, seed=seed) for seed in (1, 2, None))
+    assert interface.alike(first) == interface.alike(second) != interface.alike(free)
+    together = model.predictor.answers(CAPTION, [(record, first), (record, second), (record, first)])
+    assert together[0].text == together[2].text == model.caption(photo, temperature=3.0, seed=1)
+    assert together[1].text == model.caption(photo, temperature=3.0, seed=2)
 
 
 def test_pairs_are_matched_and_searched(model: diptych.Model, folder: Path) -> None:

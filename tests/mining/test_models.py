@@ -15,6 +15,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor
 
+from diptych.cli import run_verb
 from diptych.mining import funnel
 from diptych.mining.judge.features import named_in, seen_and_named
 from diptych.mining.judge.judges import load_judge, scores_by
@@ -316,6 +317,12 @@ def test_lists_are_read_by_what_their_lines_are(tmp_path: Path) -> None:
         path.write_text(f"{bad}\n")
         with pytest.raises(DiptychError, match="expected in each line a SHA-256"):
             lists_of([path], 4)
+
+
+def test_lines_to_label_do_not_take_the_name_of_their_page(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    assert run_verb(["mine", "label", str(tmp_path / "run"), "--out", str(tmp_path / "same.html")], False) == 2
+    assert not (tmp_path / "same.html").exists()
 
 
 def test_a_pair_knows_its_picture() -> None:

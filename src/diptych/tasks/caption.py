@@ -357,7 +357,7 @@ CAPTION = TaskSpec(
         lines=lambda message, _: [f"{message.picture}: {caption}" for caption in _all_of(message)],
         view=_view,
         offered=_writes,
-        alike=lambda request: request.model_dump_json(exclude={"explain", "seed"}),
+        alike=lambda request: (request.seed is None, request.model_dump_json(exclude={"explain", "seed"})),
         programs="captions",
     ),
     learnt=lambda model: "decode" in model.provides and "word" in model.heads,

@@ -198,5 +198,5 @@ def write_times(layout: RunLayout, indexes: Iterable[str], kept: Iterable[Row]) 
     for path in filter(Path.exists, map(layout.times, indexes)):
         times |= read_json(path, Times)
     addresses = sorted({row["address"] for row in kept} & times.keys())
-    told = {one: datetime.fromtimestamp(times[one], UTC).isoformat(timespec="seconds") for one in addresses}
-    write_json(layout.fetched, told)
+    written = {one: datetime.fromtimestamp(times[one], UTC).isoformat(timespec="seconds") for one in addresses}
+    write_json(layout.fetched, written)
