@@ -145,6 +145,11 @@ def test_what_load_refuses_is_named_as_an_option(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err.startswith("diptych: --device: 'quantum' is not a device")
 
 
+def test_a_misspelt_model_is_not_reported_as_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_verb(["caption", "a.png", "--modle", "sample"], debug=False) == 2
+    assert "No such option: --modle (Possible options: --model" in capsys.readouterr().err
+
+
 def options(verb: str) -> set[str]:
     """The options of a verb, as its help lists them."""
     given = {name for one in VERBS[verb].params for name in (*one.opts, *one.secondary_opts)}

@@ -87,6 +87,12 @@ def test_a_sheet_of_hits_is_not_written_among_the_images(
     assert sorted(path.stem for path in photos.iterdir()) == list(COLOURS)
 
 
+def test_a_sheet_of_hits_is_a_png(photos: Path, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["search", "a kite", "--images", "photos", "--model", model, "--out", "sheet.jpg"]
+    assert run_verb(words, debug=False) == 2
+    assert "--out sheet.jpg: the images are written as PNG; pass a name such as sheet.png" in capsys.readouterr().err
+
+
 def test_a_name_that_is_not_utf_8_loses_no_answer(photos: Path, model: str) -> None:
     os.rename("photos/red.png", b"photos/red\xff.png")
     assert run_verb(["caption", "photos", "--model", model, "--json", "--out", "a.jsonl"], debug=False) == 0

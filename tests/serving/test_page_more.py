@@ -252,7 +252,7 @@ def test_a_word_that_the_model_does_not_know_is_named(page):
     page.fill("#field-question", "what is the 麒麟")
     page.click("#go")
     done(page)
-    assert page.locator(".banner").first.inner_text() == "the model does not know 麒麟."
+    assert page.locator(".banner").first.inner_text() == "The model does not know 麒麟."
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,8 @@ class TaskVerb(TyperCommand):
             if len(there) < len(wanted):
                 usage = f"diptych {self.name} {' '.join(wanted)} --model FOLDER"
                 raise RecipeError(f"Missing argument {wanted[len(there)]}; expected {usage}")
-            if not given & {"--model", "--server"}:
+            unsure = {word for word in given if word.startswith("--")} - VALUED - {"--json"}  # may be misspelt
+            if not unsure and not given & {"--model", "--server"}:
                 raise RecipeError(NO_MODEL)
         return make_verb(self.name).make_context(info_name, args, parent, **extra)
 

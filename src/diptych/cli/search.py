@@ -51,6 +51,8 @@ def search(
         return
     if model is None or images is None:
         raise RecipeError(NO_MATCHER if model is None else "Missing --images FOLDER: the images to search")
+    if out is not None and out.suffix not in ("", ".png", ".html"):
+        raise RecipeError(f"--out {out}: the images are written as PNG; pass a name such as {out.with_suffix('.png')}")
     if out is not None and out.resolve().is_relative_to(images.resolve()):
         raise RecipeError(f"--out {out} is in --images {images}, so the next search would rank it; choose a new place")
     from diptych.api.model import load

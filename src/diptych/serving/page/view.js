@@ -136,7 +136,7 @@ export function shown(view, size) {
     claim = () => showBoxes([found]);
   }
   if (answer?.familiar === false) nodes.unshift(element("p", { class: "banner" }, "This image is unlike what this model was trained on; expect nonsense."));
-  if (answer?.unread) nodes.unshift(element("p", { class: "banner" }, `${answer.unread}.`));
+  if (answer?.unread) nodes.unshift(element("p", { class: "banner" }, `${answer.unread[0].toUpperCase()}${answer.unread.slice(1)}.`));
   nodes.push(...verdicts.map((text) => element("p", { class: "verdict" }, text)), ...notes.map((text) => element("p", { class: "note" }, text)));
   if (items.length) nodes.push(element("ul", {}, ...items.map((text) => element("li", {}, text))));
   nodes.push(...tables.map(likeliest));
