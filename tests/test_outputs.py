@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import pytest
 
+from diptych.cli import run_verb
 from diptych.cli.outputs import OutFile, guarded
 from diptych.runtime import outputs
-from diptych.runtime.errors import OutputError
-from diptych.runtime.files import MARKER, sweep
+from diptych.runtime.errors import DiptychError, OutputError
+from diptych.runtime.files import MARKER, sweep, write_atomically
 from tests.attack.outputs import contents
 
 
@@ -221,3 +223,35 @@ def test_a_file_of_a_verb_that_failed_afterwards_is_written_again(tmp_path: Path
     with pytest.raises(OutputError, match="Diptych did not write it"):
         command(out=out, fails=True)
     assert out.read_text() == "the user's"
+
+
+def test_a_list_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cache").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "out.json").write_text("{}")
+    outputs.note(tmp_path / "out.json")
+    assert "so only --force will replace" in capsys.readouterr().err
+
+
+def test_a_full_device_has_no_free_space() -> None:
+    with pytest.raises(DiptychError, match=r"^the disk is full: /dev/full takes no more; choose another place$"):
+        write_atomically(Path("/dev/full"), b"x")
+
+
+def test_a_vocabulary_of_the_user_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (texts := tmp_path / "texts").write_bytes(b"a dog runs\n\xff bad\n")
+    train = ["tokenizer", "train", "--text", str(texts), "--out", str(tmp_path / "out")]
+    assert run_verb([*train, "--size", "10"], debug=False) == 2
+    assert not (tmp_path / "out").exists()
+    said = capsys.readouterr().err
+    assert "1 of 2 texts have bytes that are not UTF-8" in said
+    least = re.search(r"--size 10: .* are (\d+); pass more", said)
+    assert least is not None
+    for _ in range(2):
+        assert run_verb([*train, "--size", least[1]], debug=False) == 0
+    (file := tmp_path / "out/tokenizer.json").write_text("mine")
+    assert run_verb(train, debug=False) == 2
+    assert run_verb(["tokenizer", "train", "--text", str(file), "--out", str(tmp_path / "out")], debug=False) == 2
+    assert file.read_text() == "mine"

@@ -26,7 +26,7 @@ from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder
 from diptych.runs.run import run
 from diptych.runs.words import training_texts, words_of
-from diptych.runtime.configs import validated
+from diptych.runtime.configs import derive, validated
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.storybook.book import record
 from diptych.storybook.layout import scene
@@ -161,6 +161,14 @@ def test_what_cannot_be_augmented(world: Store, captioner: ModelFolder, tmp_path
     with pytest.raises(DataError, match=r"no records in split 'web'.*--split"):
         augment(captioner, world, tmp_path / "out", 2, DRAWN, "web", 0)
     assert not (tmp_path / "out").exists()
+
+
+def test_captions_without_room_are_refused_before_anything_is_written(
+    world: Store, captioner: ModelFolder, tmp_path: Path
+) -> None:
+    with pytest.raises(RecipeError, match="the captions need 1000 words"):
+        augment(captioner, world, tmp_path / "more", 1, derive(DRAWN, max_words=1000), "train", seed=0)
+    assert not (tmp_path / "more").exists()
 
 
 def test_lines_that_say_what_a_model_wrote(tmp_path: Path) -> None:

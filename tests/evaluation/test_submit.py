@@ -20,7 +20,7 @@ from diptych.models.decoding.chosen import chosen_decoding
 from diptych.runs.evaluation.submit import FORMS, VCR_COLUMNS, Leaderboard, submit
 from diptych.runs.folder import ModelFolder
 from diptych.runs.run import run
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import DataError, RecipeError, UnsupportedError
 from diptych.systems import find_recipe
 from diptych.tasks.vcr import Vcr
 from tests import deciding
@@ -110,6 +110,12 @@ def test_answers_are_read_as_vqas_own_code_reads_them(store: Store, tmp_path: Pa
     assert {one["question_id"] for one in found} == {1001, 1002, 2001, 2002, 3001, 3002}
     assert len(found) == 6
     assert {one["answer"] for one in found} <= {"yes", "no"}
+
+
+def test_a_model_that_was_trained_for_answers_submits_no_captions(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="was trained for vqa and cannot caption"):
+        submit(taught("vqa", store, tmp_path / "vqa"), store, "test", "coco", tmp_path / "coco.json")
+    assert not (tmp_path / "coco.json").exists()
 
 
 def test_a_line_of_vcr_has_the_leaderboards_columns(store: Store, tmp_path: Path) -> None:

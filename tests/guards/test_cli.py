@@ -97,6 +97,7 @@ MISSING = {  # words -> what the error names; nothing for those that are right
     "evaluate": "Missing option",
     "finetune caption --data a --out b": "--from-scratch", "tokenizer train --out a": "Missing --data",
     "score a": "--references", "extract a --out b": "Missing option '--detector'",
+    "extract a --out=": "'--out': found an empty path", "search dog --images=": "'--images': found an empty path",
     "push a b/c --out d": "needs --dry-run", "data": "", "data coco .": "", "completion bash": "",
     "completion b": "'shell': 'b' is not one of", "export a --out b --format c": "'--format': 'c' is not one of",
     "finetune caption --data a --model b --out c --lr -1": "--lr: found -1, expected a number above 0",

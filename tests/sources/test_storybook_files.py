@@ -90,6 +90,19 @@ def test_a_second_call_changes_nothing_and_a_larger_one_adds(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_texts_changed_by_hand_are_not_replaced(tmp_path: Path) -> None:
+    write(tmp_path / "a", {"train": 4, "val": 2})
+    (captions := tmp_path / "a/coco/captions_train.json").write_text("mine")
+    write(tmp_path / "a", {"train": 4, "val": 3})  # does not write this file
+    with pytest.raises(OutputError, match=r"changed after Diptych wrote them \(coco/captions_train.json\)"):
+        write(tmp_path / "a", {"train": 5, "val": 4})
+    assert captions.read_text() == "mine"
+    captions.unlink()
+    write(tmp_path / "a", {"train": 5, "val": 4})
+    write(tmp_path / "b", {"train": 5, "val": 4})
+    assert captions.read_bytes() == (tmp_path / "b/coco/captions_train.json").read_bytes()
+
+
 def test_two_processes_write_what_one_does(tmp_path: Path) -> None:
     splits, heard = {"web": 130, "val": 5}, list[int]()
     write(tmp_path / "one", splits)

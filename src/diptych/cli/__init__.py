@@ -69,6 +69,7 @@ def main() -> None:
 def run_verb(arguments: list[str], debug: bool) -> int:
     """Run a command and return its exit code. With `debug`, errors are raised with their traceback."""
     try:
+        os.getcwd()  # raises FileNotFoundError if the folder was deleted; libraries would end the process later
         with locks:
             torchrun_processes()
             app(arguments, terminal_width=columns(sys.stdout))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import signal
@@ -73,6 +74,11 @@ class Verb(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
+            given = self.make_parser(ctx).parse_args(list(args))[0]
+            for name in self._paths & given.keys():
+                if given[name] == "" or (isinstance(given[name], list) and "" in given[name]):
+                    parameter: Any = next(one for one in self.get_params(ctx) if one.name == name)
+                    raise typer.BadParameter("found an empty path; `.` is this folder", ctx=ctx, param=parameter)
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
             from pydantic import ValidationError
@@ -83,6 +89,13 @@ class Verb(TyperCommand):
                 value = str(error.__cause__.errors()[0]["input"])[:60]
                 error.message = f"found {value!r}, expected{after.split(', unable to')[0]}"
             raise
+
+    @property
+    def _paths(self) -> set[str]:
+        """Names of the parameters that are paths."""
+        assert self.callback is not None
+        parameters = inspect.signature(self.callback, eval_str=True).parameters
+        return {name for name, one in parameters.items() if "pathlib.Path" in str(one.annotation)}
 
     def invoke(self, ctx: Any) -> Any:
         from diptych.runtime.plugins import load_plugins

@@ -1,6 +1,7 @@
 """The verbs that make and check data: storybook (the drawn world), data, check, extract, tokenizer."""
 
 import json
+import sys
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -272,11 +273,19 @@ def tokenizer_train(
     from diptych.data.store.store import Store
     from diptych.data.store.tokens import Tokens
     from diptych.runs.words import training_texts
+    from diptych.runtime.outputs import refuse_edited, refuse_inputs, write_noted
 
+    file = out / "tokenizer.json"
+    refuse_inputs(file, text or [])
     texts = [] if data is None else training_texts(Store(data))
     for lines in map(Lines, text or []):
         texts += [lines[number] for number in range(len(lines))]
     hold(out, "tokens")
+    refuse_edited(out, [file])
+    if damaged := sum("\ufffd" in one for one in texts):
+        print(f"diptych: {damaged} of {counted(texts, 'texts')} have bytes that are not UTF-8", file=sys.stderr)
     learnt = Tokens.train(texts, size, lowercase=not keep_case, kind=kind.value)
-    learnt.save(out)
-    print(f"{learnt.vocabulary.size} tokens in {out / 'tokenizer.json'}")
+    if (least := learnt.vocabulary.size) > size:
+        raise RecipeError(f"--size {size}: special tokens and the characters of these texts are {least}; pass more")
+    write_noted(out, file, learnt.to_json().encode())
+    print(f"{least} tokens in {file}")

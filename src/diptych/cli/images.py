@@ -98,6 +98,8 @@ def find_images(names: list[str], refuse: Refuse) -> list[Path]:
     from diptych.vision.image_files import find_pictures, is_named_image
 
     paths: dict[Path, None] = {}
+    if "" in names:
+        raise DataError("found an empty path, expected an image file, a folder or a pattern")
     for name in names:
         path = Path(name)
         if path.is_dir():

@@ -167,8 +167,10 @@ def mine_report(
     from diptych.mining import funnel
     from diptych.mining.layout import RunLayout
     from diptych.mining.report import summary, write_page
+    from diptych.runtime.outputs import refuse_edited
 
     layout = RunLayout.finished(out)
+    refuse_edited(out, [layout.card, layout.report])
     counted, numbers = funnel.again(layout)
     write_page(layout, counted, numbers)
     if as_json:

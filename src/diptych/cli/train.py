@@ -171,7 +171,7 @@ def augment(
         ..., help="New store to write; the same command resumes after an interruption."
     ),
     model: Model,
-    num_captions: int = Option(2, min=1, help="Most new captions of each image."),
+    num_captions: int = Option(2, min=1, max=16, help="Most new captions of each image."),
     split: str = Option("train", help="Split whose records get new captions; the others are copied."),
     writing: WritingOptions,
     computing: ComputingOptions,

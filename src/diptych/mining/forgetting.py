@@ -4,6 +4,7 @@ Their hashes are kept, so that later runs in the same folder refuse them.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
@@ -12,10 +13,11 @@ from diptych.mining import funnel
 from diptych.mining.checking import FunnelInputs, Measured, Object, read_json
 from diptych.mining.layout import RunLayout
 from diptych.mining.lists import Hashes, Lists, lists_of
-from diptych.mining.report import REPORT, write_page
+from diptych.mining.report import write_page
 from diptych.mining.tables import Row, check_same_rows, read_table, write_json, write_rows
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
+from diptych.runtime.outputs import is_unedited, write_noted
 
 FILE = "forgotten.txt"
 NEAR = 4  # difference hashes of the same image differ in at most this many bits
@@ -53,7 +55,7 @@ def forget(out: Path, lists: Sequence[Path]) -> int:
     counts = funnel.of(layout)
     numbers = counts.as_json(before.inputs, before.about.model_dump())
     write_json(layout.funnel, numbers)
-    if (layout.out / REPORT).exists():
+    if layout.report.exists():
         write_page(layout, counts, numbers)
     return len(gone)
 
@@ -84,7 +86,8 @@ def forget_records(layout: RunLayout, gone: set[str]) -> None:
         if not kept:
             path.unlink()
         elif len(kept) < len(lines):
-            write_atomically(path, "".join(kept).encode())
+            write = partial(write_noted, layout.out) if is_unedited(layout.out, path) else write_atomically
+            write(path, "".join(kept).encode())
 
 
 def erase(layout: RunLayout, refused: Hashes) -> None:

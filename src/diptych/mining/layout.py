@@ -9,6 +9,7 @@ from diptych.runtime.errors import DataError
 from diptych.runtime.files import refuse_links_out
 
 STAGES = ("pages", "fetch", "decode", "score", "keep")
+RECORDS = re.compile(r"[0-9a-f]{5,}\.(jsonl|parquet)")  # names of files in `records`, and of tables
 SHARD, SHA256, ENDING = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{64}"), re.compile(r"[a-z]{3,4}")
 
 
@@ -24,6 +25,7 @@ class RunLayout:
         self.out, self.settings, self.funnel = out, out / "mine.json", out / "funnel.json"
         self.records, self.decisions = out / "records", out / "decisions"
         self.pictures, self.forgotten, self.fetched = out / "pictures", out / "forgotten", out / "fetched.json"
+        self.card, self.report = out / "card.md", out / "report.html"
 
     @classmethod
     def finished(cls, out: Path) -> RunLayout:
@@ -36,6 +38,12 @@ class RunLayout:
             raise DataError(f"no finished run in {out}; `diptych mine run INPUT --out {out}` makes one")
         refuse_links_out(out)
         return layout
+
+    @property
+    def written(self) -> list[Path]:
+        """The files that a repeated run writes or removes, and that a user may have changed."""
+        records = [path for path in sorted(self.records.glob("*")) if RECORDS.fullmatch(path.name)]
+        return [*records, self.card, self.report]
 
     def work(self, *parts: str) -> Path:
         return self.out.joinpath("work", *parts)

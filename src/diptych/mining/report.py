@@ -17,11 +17,11 @@ from diptych.mining.tables import Row
 from diptych.runs.reports.environment import environment
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import write_atomically
+from diptych.runtime.outputs import is_unedited, write_noted
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.image_files import as_jpeg
 
 THUMBNAIL = 160
-REPORT = "report.html"
 
 
 def summary(numbers: Mapping[str, Any], console: Console) -> None:
@@ -46,12 +46,13 @@ def summary(numbers: Mapping[str, Any], console: Console) -> None:
 def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:
     """Write OUT/report.html and OUT/card.md, and return the path of the report.
 
-    The card describes the origin of the data, its licences, judges and limits. Each file is written completely or not
-    at all.
+    The card describes the origin of the data, its licences, judges and limits. A card that the user changed is kept.
+    Each file is written completely or not at all.
     """
     run = read_json(layout.settings, RunSettings)
     card = environment().get_template("mined_card.md.jinja").render(numbers=numbers, run=run)
-    write_atomically(layout.out / "card.md", card.encode("utf-8", "replace"))
+    if not layout.card.exists() or is_unedited(layout.out, layout.card):
+        write_noted(layout.out, layout.card, card.encode("utf-8", "replace"))
     page = environment().get_template("mined.html.jinja").render(
         numbers=numbers,
         rules=[(rule, numbers["rules"][rule.name], _shown(layout, funnel.rules[rule.name].examples)) for rule in RULES],
@@ -63,9 +64,8 @@ def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) ->
             ("Scores of texts", _bars(numbers["scores"])),
         ],
     )  # fmt: skip
-    path = layout.out / REPORT
-    write_atomically(path, page.encode("utf-8", "replace"))
-    return path
+    write_noted(layout.out, layout.report, page.encode("utf-8", "replace"))
+    return layout.report
 
 
 def _bars(counts: Mapping[str, int]) -> list[tuple[str, int, float]]:

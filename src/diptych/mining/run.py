@@ -29,7 +29,7 @@ from diptych.runtime.engine.stopping import stoppable
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import refuse_links_out, text_of
-from diptych.runtime.outputs import claim
+from diptych.runtime.outputs import claim, refuse_edited
 
 # Settings in mine.json that must not change when a run is resumed.
 EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")
@@ -113,6 +113,7 @@ class Mine:
             early, before = ({k: one.get(k) for k in EARLY} for one in (now, read_json(layout.settings, Object)))
             refuse_other(self.out, "a run with other settings", differences(early, before))
         claim(self.out, "mined")
+        refuse_edited(self.out, layout.written)
         write_json(layout.settings, now)
         unwanted = [*self.refuse, *sorted(layout.forgotten.glob("*.txt"))]
         lists = lists_of(unwanted, self.settings.keep.near_bits, self.exclude)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from diptych.runtime.configs import assignment, first_problem, value_of
 from diptych.runtime.errors import RecipeError, nearest
@@ -96,6 +96,13 @@ class Fetch(_Frozen):
     allow: tuple[str, ...] = ()
     resolve: tuple[str, ...] = ()
     agent: str = "diptych-mine"
+
+    @field_validator("contact", "agent")
+    @classmethod
+    def _check_header(cls, value: str) -> str:
+        if not (value.isascii() and value.isprintable()):
+            raise ValueError(f"found {value!r}, expected printable ASCII, because it is sent as an HTTP header")
+        return value.strip()
 
 
 class MiningSettings(_Frozen):

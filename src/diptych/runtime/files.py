@@ -227,6 +227,8 @@ def is_stream(path: Path) -> bool:
 
 def _unwritten(path: Path, size: int, error: OSError) -> DiptychError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_stream(path):
+            return DiptychError(f"the disk is full: {path} takes no more; choose another place")
         free = shutil.disk_usage(path.parent).free
         sizes = f"{path} needs {size / 2**20:.1f} MiB, but only {free / 2**20:.1f} MiB are free"
         return DiptychError(f"the disk is full: {sizes}; free disk space and run the same command again")

@@ -8,6 +8,7 @@ A marker is a file with a line `diptych KIND`. If the folder was written as a wh
 follow. The list of output files, in the user's cache, has such lines with absolute names.
 """
 
+import hashlib
 import os
 import shutil
 import sys
@@ -48,7 +49,6 @@ EARLIER: dict[str, tuple[tuple[str, str], ...]] = {
     "world": (("storybook.json", '"world"'),),
     "web": (("truth.jsonl", '"template"'),),
     "mined": (("mine.json", '"rules"'),),
-    "tokens": (("tokenizer.json", '"model"'),),
     "pairs": (("scores.json", "{"),),
     "scorer": (("scorer.json", '"least"'),),
     "judge": (("judge.json", '"least"'),),
@@ -223,15 +223,53 @@ def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> N
 def note(path: Path, noted: Path | None = None) -> None:
     """Add a written file to the list `noted`, so that the same command may replace it later.
 
-    If the user's cache cannot be written, nothing is listed.
+    If the user's cache cannot be written, nothing is listed, and a line says so.
     """
     name = path.name if noted else os.path.realpath(path)
     if path.is_file() and "\n" not in name:
-        with suppress(OSError):
-            noted = noted or noted_outputs()
+        noted = noted or noted_outputs()
+        try:
             noted.parent.mkdir(parents=True, exist_ok=True)
             with noted.open("a", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(f"{sha256_of(path)}  {name}\n")
+        except OSError as error:
+            print(f"diptych: cannot write {noted} ({error.strerror}), so only --force will replace {path}; set "
+                  "XDG_CACHE_HOME to a folder that can be written", file=sys.stderr)  # fmt: skip
+
+
+def refuse_edited(folder: Path, paths: Iterable[Path]) -> None:
+    """Raise OutputError if files in a folder that Diptych made were added or changed after Diptych wrote them.
+
+    An older version wrote markers without a list. Then all files are accepted.
+    """
+    noted = _lines(folder / MARKER)
+    others = [path for path in paths if os.path.lexists(path) and not _is_noted(path, path.relative_to(folder), noted)]
+    if others and len(noted) > 1:
+        raise edited(folder, [path.relative_to(folder).as_posix() for path in others])
+
+
+def edited(folder: Path, names: Iterable[str]) -> OutputError:
+    """Return the error for files that would be replaced, but are not as Diptych wrote them."""
+    return OutputError(
+        f"{folder} would be written again, but some of its files were added or changed after Diptych wrote them "
+        f"({_some(sorted(names))}); move them, or pass another folder"
+    )
+
+
+def is_unedited(folder: Path, path: Path) -> bool:
+    """Return True if the marker of the folder lists a file with its present content."""
+    return _is_noted(path, path.relative_to(folder), _lines(folder / MARKER))
+
+
+def write_noted(folder: Path, path: Path, content: bytes) -> None:
+    """Write a file in a folder that Diptych made, and list it in the folder's marker.
+
+    It is listed before it is written, so that a killed command can be repeated.
+    """
+    line = f"{hashlib.sha256(content).hexdigest()}  {path.relative_to(folder).as_posix()}"
+    if (noted := _lines(folder / MARKER)) and line not in noted:  # an older version wrote no marker
+        write_atomically(folder / MARKER, f"{text_of(folder / MARKER)}{line}\n".encode())
+    write_atomically(path, content)
 
 
 def noted_outputs() -> Path:

@@ -22,8 +22,8 @@ from diptych.core import Record
 from diptych.data.formats.parsing import key_of, read_json
 from diptych.data.formats.storybook import MANIFEST, StorybookManifest
 from diptych.runtime.errors import DataError, nearest
-from diptych.runtime.files import aside
-from diptych.runtime.outputs import claim
+from diptych.runtime.files import aside, text_of
+from diptych.runtime.outputs import claim, edited
 from diptych.runtime.processes import map_in_processes
 from diptych.storybook import official
 from diptych.storybook.book import Storybook, record
@@ -57,6 +57,7 @@ def write(
     try:
         claim(folder, "world")
         done = _complete(folder, seed)
+        _refuse_edited(folder, seed, {one: done[one] for one in splits if done.get(one, splits[one]) != splits[one]})
         parts = [
             (Storybook(seed, split, number), done.get(split) != number, range(first, min(first + _PART, number)))
             for split, number in splits.items()
@@ -95,12 +96,29 @@ def _complete(folder: Path, seed: int) -> dict[str, int]:
     return manifest.splits
 
 
+def _refuse_edited(folder: Path, seed: int, splits: Mapping[str, int]) -> None:
+    """Raise OutputError if a text file of these splits, which would be written again, is not as it was written."""
+    changed = []
+    for split, number in splits.items():
+        book = Storybook(seed, split, number)
+        records = [record(book[one], _picture(folder, split, one)) for one in range(number)]
+        for name, lines in _words(split, records):
+            if (path := folder / name).exists() and text_of(path) != "".join(f"{line}\n" for line in lines):
+                changed.append(name)
+    if changed:
+        raise edited(folder, changed)
+
+
+def _picture(folder: Path, split: str, number: int) -> Path:
+    return folder / "pictures" / f"{key_of(split, number)}.png"
+
+
 def _pictures(folder: Path, part: tuple[Storybook, bool, range]) -> list[Record]:
     """Draw the missing pictures of a range of scenes. `part`: the split, True to return records, the range."""
     book, wanted, numbers = part
     records = []
     for number in numbers:
-        path = folder / "pictures" / f"{key_of(book.split, number)}.png"
+        path = _picture(folder, book.split, number)
         if not path.exists():
             png = BytesIO()
             # The paper texture is noise, which does not compress, so a higher level takes time and saves little space.

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
-from diptych.mining.keep.writing import SHARD, pieces
-from diptych.mining.layout import RunLayout
+from diptych.mining.keep.writing import pieces
+from diptych.mining.layout import RECORDS, RunLayout
 from diptych.mining.tables import Row
 from diptych.runtime.files import MARKER, aside, bytes_of, parse_json, sweep, text_of
 from diptych.runtime.outputs import claim, note, refuse_file
@@ -49,7 +49,7 @@ def write_tars(folder: Path, layout: RunLayout) -> None:
 
 def _records(layout: RunLayout) -> Iterator[Row]:
     for path in sorted(layout.records.glob("*.jsonl")):
-        if SHARD.fullmatch(path.name):
+        if RECORDS.fullmatch(path.name):
             yield from map(parse_json, text_of(path).split("\n")[:-1])
 
 

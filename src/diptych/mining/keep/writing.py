@@ -17,16 +17,16 @@ from diptych.mining.checking import Times, read_json
 from diptych.mining.job import MiningJob
 from diptych.mining.keep.joining import key_of
 from diptych.mining.keep.keep import COMMON, HOST, KEPT, Pairs, choose
-from diptych.mining.layout import RunLayout, damaged
+from diptych.mining.layout import RECORDS, RunLayout, damaged
 from diptych.mining.pages.addresses import host_of
 from diptych.mining.pages.reading import body_of
 from diptych.mining.pages.texts import KINDS
 from diptych.mining.rules import ORDER, VERSION
 from diptych.mining.tables import Row, lines_of, read_rows, write_json, write_rows
 from diptych.runtime.files import sweep, write_atomically
+from diptych.runtime.outputs import write_noted
 
 PICTURE = re.compile(r"[0-9a-f]{64}\.\w+")
-SHARD = re.compile(r"[0-9a-f]{5,}\.(jsonl|parquet)")
 LINES = 10_000  # at most this many lines per file of records
 _NARROW = ("page", "address", "texts", "fails", "sha256", "dhash")
 _PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "u8"), ("host", "u8"), ("score", "f4"),
@@ -165,7 +165,7 @@ def write_records(layout: RunLayout, kept: Sequence[Row], by: str) -> None:
         name = f"{number:05d}.jsonl"
         names.add(name)
         layout.records.mkdir(parents=True, exist_ok=True)
-        write_atomically(layout.records / name, lines_of(record(row, by) for row in some))
+        write_noted(layout.out, layout.records / name, lines_of(record(row, by) for row in some))
     _remove_others(layout.records, names)
     for path in {*layout.pictures.glob("*/*")}.difference(paths):
         if PICTURE.fullmatch(path.name):
@@ -185,7 +185,7 @@ def _remove_others(folder: Path, names: set[str]) -> None:
     sweep(folder)
     if folder.is_dir():
         for path in folder.iterdir():
-            if path.name not in names and SHARD.fullmatch(path.name):
+            if path.name not in names and RECORDS.fullmatch(path.name):
                 path.unlink()
 
 

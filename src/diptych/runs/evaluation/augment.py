@@ -17,6 +17,7 @@ from diptych.core.folders import DETECTOR
 from diptych.data.store.store import INDEX, Store, StoreWriter, splits_in
 from diptych.metrics.tokenise import tokens_of
 from diptych.models.decoding import DecodingOptions, Hypothesis, decode
+from diptych.models.text import refuse_more_room
 from diptych.models.weights import digest
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import in_split
@@ -92,6 +93,7 @@ def augment(
     in_split(store, split, "--split")
     detector = store.detector()
     by = f"{model.architecture.system}/{digest(model.model)[:12]}"
+    refuse_more_room(decoding.max_words, model.architecture.config)
     settings = Augmentation(store.content, by, captions, split, seed, decoding.model_dump(mode="json"))
     counts = _claim(out, settings)
     with StoreWriter(out, store.contract, SHARD) as written, bar("pictures") as progress:

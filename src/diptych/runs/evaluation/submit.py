@@ -28,6 +28,7 @@ from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import predict, predict_by
 from diptych.runtime.errors import DataError, RecipeError, counted, nearest
 from diptych.runtime.files import write_atomically
+from diptych.tasks import find_task
 from diptych.tasks.vcr import Vcr
 
 CHOICES = 4  # each question of VCR has four answers and four rationales
@@ -107,7 +108,9 @@ def submitted_task(model: ModelFolder, form: str, decoding: DecodingOptions | No
     """
     if form not in FORMS:
         raise RecipeError(f"--format {form}: unknown; {nearest(form, FORMS)}")
-    task = model.task(FORMS[form][0])
+    spec, trained_for = find_task(FORMS[form][0]), model.recipe.task if model.recipe is not None else None
+    spec.check_offered(model.model, trained_for, model.name)
+    task = model.task(spec.name)
     check_decoding(model, task, decoding)
     return task
 

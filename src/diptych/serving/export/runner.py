@@ -269,18 +269,16 @@ def pad(rows: Array, most: int) -> Array:
 
 
 def main() -> None:
-    if len(sys.argv) < 2:
-        raise SystemExit("usage: python run.py PICTURE [QUESTION]")
     try:
-        model, picture = ExportedModel(Path(__file__).parent), open_picture(sys.argv[1])
+        model = ExportedModel(Path(__file__).parent)
+        answers = "answer" in model.programs
+        if len(sys.argv) < 2 + answers or (len(sys.argv) > 2 and not answers):
+            raise SystemExit(f"this model needs: python run.py PICTURE{' QUESTION' * answers}")
+        picture = open_picture(sys.argv[1])
+        written = model.answers([picture], [" ".join(sys.argv[2:])]) if answers else model.captions([picture])
+        print(written[1][0], flush=True)
     except (OSError, ValueError) as error:
         raise SystemExit(str(error)) from None
-    if "answer" in model.programs:
-        if len(sys.argv) < 3:
-            raise SystemExit("this model answers a question; run: python run.py PICTURE QUESTION")
-        print(model.answers([picture], [" ".join(sys.argv[2:])])[1][0])
-    else:
-        print(model.captions([picture])[1][0])
 
 
 if __name__ == "__main__":
