@@ -223,7 +223,7 @@ def refuse_file(path: Path, force: bool = False, noted: Path | None = None) -> N
 def note(path: Path, noted: Path | None = None) -> None:
     """Add a written file to the list `noted`, so that the same command may replace it later.
 
-    If the user's cache cannot be written, nothing is listed, and a line says so.
+    If the user's cache cannot be written, nothing is listed, and a warning is printed.
     """
     name = path.name if noted else os.path.realpath(path)
     if path.is_file() and "\n" not in name:
