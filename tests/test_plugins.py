@@ -343,3 +343,12 @@ def test_what_a_package_returns_is_checked_and_it_is_named(kind: str, tmp_path: 
     assert done.returncode == 1, done.stderr
     assert said in done.stderr
     assert "a fault of Diptych" not in done.stderr
+
+
+@pytest.mark.parametrize("read", ["[1, 2]", "None"])
+def test_what_a_format_reads_is_checked_and_its_package_is_named(read: str, tmp_path: Path) -> None:
+    path = package(tmp_path / "installed", SYSTEM.replace('[Record("one", "train")]', read))
+    (tmp_path / "a.tiny").touch()
+    done = diptych("check", tmp_path / "a.tiny", path=path)
+    assert done.returncode == 1, done.stderr
+    assert "was raised while tiny 0.2 was in use: please report it to the authors" in done.stderr

@@ -43,7 +43,7 @@ from diptych.data.formats.format import (
 )
 from diptych.data.formats.parsing import Pictures, Skips, uncollected
 from diptych.runtime.errors import DataError
-from diptych.runtime.plugins import unknown_name
+from diptych.runtime.plugins import note_use, unknown_name
 from diptych.vision.image_files import ENDINGS, find_pictures
 
 __all__ = ["FORMATS", "drawn_split", "list_formats", "read"]
@@ -181,6 +181,7 @@ def _read(source: Source, wanted: Wanted, need_pictures: bool) -> list[Record]:
     if match is None:
         raise unknown_name(str(not_known(source, known())), DataError)
     name, form = match
+    note_use({"formats": [name]})
     if form.least > 1:
         missing = ", ".join(form.files[1 : form.least])
         raise DataError(f"{path}: {form.what}: {missing} is missing; {manifest.example(name, form)}")
