@@ -34,6 +34,7 @@ CORPUS = Path(__file__).parent / "corpus"
 NAME, COMMAND = "guided", "uv run --with atheris --group dev python -m tests.attack.guided --seconds {seconds:g} --keep"
 LONGEST = 2**16  # bytes of an input
 MEMORY = 2**30  # bytes that a reader may ask for besides what the process has
+LARGER = {"a store": 8 * MEMORY}  # safetensors loses 64 bytes at each tensor that torch reads
 SECONDS = 5.0  # of the processor, that one input may take
 HUNG = 300  # seconds by the clock, after which libFuzzer ends the process; much of it may go to other programs
 SLOWER = 20  # a run may take this number of times its seconds by the clock
@@ -58,7 +59,7 @@ def replay(fuzzer: Fuzzer, inputs: list[bytes], folder: Path) -> Iterator[str | 
     fuzzer.make(good)
     shutil.copytree(good, tried)
     files, before = files_of(good), resource.getrlimit(resource.RLIMIT_AS)
-    _limit_memory()
+    _limit_memory(fuzzer.name)
     try:
         for content in inputs:
             yield raised(fuzzer, tried, good, files, content)
@@ -66,9 +67,9 @@ def replay(fuzzer: Fuzzer, inputs: list[bytes], folder: Path) -> Iterator[str | 
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def _limit_memory() -> None:
+def _limit_memory(name: str) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (used + LARGER.get(name, MEMORY), resource.RLIM_INFINITY))
 
 
 def refound(fuzzer: Fuzzer, finds: list[Path], place: Path, number: int) -> Broken | None:
@@ -146,7 +147,7 @@ def fuzz(name: str, world: Path, seconds: float, folder: Path) -> None:
         if spent > seconds:
             os._exit(0)
 
-    _limit_memory()
+    _limit_memory(name)
     kept = [str(folder_of(name))] if folder_of(name).exists() else []
     options = [f"-max_total_time={SLOWER * seconds:.0f}", f"-timeout={HUNG}", f"-max_len={LONGEST}", "-rss_limit_mb=0"]
     atheris.Setup(["guided", str(seeds), *kept, *options, f"-artifact_prefix={folder}/", "-print_final_stats=1"], one)
