@@ -27,7 +27,7 @@ KEPT = 32  # number of archives whose lists of members are cached
 def beside(path: Path) -> tuple[Path, Path] | None:
     """Return the two image paths in a path such as A.png+B.png. Return None for a path of one image."""
     left, plus, right = path.name.partition(BESIDE)
-    if not plus or not left or not right or path.is_file():
+    if not plus or {left, right} & {"", ".", ".."} or path.is_file():
         return None
     if (inside := archive_of(path)) is not None and _member(*inside) is not None:
         return None
