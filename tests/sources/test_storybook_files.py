@@ -15,11 +15,13 @@ from diptych.core import Record
 from diptych.data.formats.storybook import read
 from diptych.runtime.errors import DataError, OutputError
 from diptych.storybook import files as files_module
+from diptych.storybook import official
 from diptych.storybook.book import record
 from diptych.storybook.files import write
 from diptych.storybook.layout import scene
 from diptych.storybook.render import render
 from diptych.storybook.sheet import show
+from tests.attack.outputs import contents
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +103,26 @@ def test_texts_changed_by_hand_are_not_replaced(tmp_path: Path) -> None:
     write(tmp_path / "a", {"train": 5, "val": 4})
     write(tmp_path / "b", {"train": 5, "val": 4})
     assert captions.read_bytes() == (tmp_path / "b/coco/captions_train.json").read_bytes()
+
+
+def test_a_larger_call_that_was_stopped_between_two_texts_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a", {"train": 4})
+    before, made = (tmp_path / "a/coco/captions_train.json").read_bytes(), official.questions
+
+    def stopped(records: list[Record], split: str) -> object:
+        if len(records) == 5:
+            raise KeyboardInterrupt
+        return made(records, split)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(official, "questions", stopped)
+        write(tmp_path / "a", {"train": 5})
+    assert (tmp_path / "a/coco/captions_train.json").read_bytes() == before, "stopped after the first text"
+    write(tmp_path / "a", {"train": 5})
+    write(tmp_path / "b", {"train": 5})
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
 def test_two_processes_write_what_one_does(tmp_path: Path) -> None:

@@ -72,10 +72,12 @@ def write(
                     if progress is not None:
                         progress(min(_PART, number - first))
                 if done.get(split) != number:
+                    if done.pop(split, None) is not None:  # if this is killed, a repeated call writes all texts again
+                        _save_manifest(folder, seed, done)
                     for name, lines in _words(split, records):
                         _save_lines(folder / name, lines)
                     done[split] = number
-                    _save_lines(folder / MANIFEST, [json.dumps({"world": WORLD, "seed": seed, "splits": done})])
+                    _save_manifest(folder, seed, done)
     except OSError as error:
         raise DataError(
             f"{error.filename or folder}: cannot be written ({error.strerror}); free disk space and run the same "
@@ -144,6 +146,10 @@ def _words(split: str, records: list[Record]) -> Iterator[tuple[str, Iterable[st
     yield from ((f"vcr/{one.key}.json", [json.dumps(official.vcr_metadata(one))]) for one in records if one.choices)
     yield f"nlvr/{split}.jsonl", map(json.dumps, official.statements(records))
     yield f"snli-ve/{split}.jsonl", map(json.dumps, official.hypotheses(records))
+
+
+def _save_manifest(folder: Path, seed: int, done: Mapping[str, int]) -> None:
+    _save_lines(folder / MANIFEST, [json.dumps({"world": WORLD, "seed": seed, "splits": done})])
 
 
 def _save_lines(path: Path, lines: Iterable[str]) -> None:
