@@ -247,7 +247,7 @@ def test_a_vocabulary_of_the_user_is_not_replaced(tmp_path: Path, capsys: pytest
     assert not (tmp_path / "out").exists()
     said = capsys.readouterr().err
     assert "1 of 2 texts have bytes that are not UTF-8" in said
-    least = re.search(r"--size 10: .* are (\d+); pass more", said)
+    least = re.search(r"--size 10: .* need (\d+) tokens .*; pass \1 or more", said)
     assert least is not None
     for _ in range(2):
         assert run_verb([*train, "--size", least[1]], debug=False) == 0

@@ -67,6 +67,8 @@ Call = Callable[[Path], object]
 CALLS: list[tuple[Call, type[Exception], str]] = [
     (lambda _: diptych.load(None), CheckpointError, "source: found None, expected a model folder"),  # type: ignore[arg-type]
     (lambda _: diptych.load(3), CheckpointError, "source: found int '3'"),  # type: ignore[arg-type]
+    (lambda _: diptych.load(""), CheckpointError, "source: the path is empty; expected a model folder"),
+    (lambda _: diptych.finetune("caption", "", "sample"), DataError, "found an empty path; `.` is this folder"),
     (lambda _: diptych.load("sample", device=3), RecipeError, "device: found int '3'"),  # type: ignore[arg-type]
     (lambda _: diptych.load("sample", features="none.h5"), RecipeError, "features: none.h5 does not exist"),
     (lambda _: diptych.load("sample", precision="fp17"), RecipeError, "precision: 'fp17' is unknown; did you mean"),

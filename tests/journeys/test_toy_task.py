@@ -71,7 +71,10 @@ def test_a_toy_task_goes_the_whole_way(run: Callable[..., Result], world: Path, 
     shown = run("evaluate", "--model", out, "--data", world)
     assert f"{found['items']} sentences of 12 images" in shown.out
     captions = run("evaluate", "--model", out, "--data", world, "--task", "caption", "--json")
-    assert json.loads(captions.out)["task"] == "caption", captions.error
+    of_captions = json.loads(captions.out)
+    assert of_captions["task"] == "caption", captions.error
+    assert f"was last trained for {NAME}, not for caption" in "".join(of_captions["notes"])
+    assert not any("last trained" in note for note in found["notes"])
     another = run("evaluate", "--model", out, "--data", world, "--task", "vcr")
     assert another.code == 2
     assert "was not trained for vcr; run diptych finetune vcr" in another.error

@@ -13,7 +13,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from diptych.runtime.errors import DiptychError, RecipeError
+from diptych.runtime.errors import DataError, DiptychError, RecipeError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,12 +42,16 @@ def check_type(
 def check_path(name: str, value: object, wanted: str, error: type[DiptychError], there: bool = False) -> None:
     """Raise `error` unless the value is a path. If `there` is True, the path must also exist."""
     check_type(name, value, (str, os.PathLike), wanted, error)
+    if not os.fspath(value):  # type: ignore[call-overload]  # checked above
+        raise error(f"{name}: the path is empty; expected {wanted}")
     if there and not path_of(value).exists():  # type: ignore[arg-type]  # checked above
         raise error(f"{name}: {value} does not exist; expected {wanted}")
 
 
 def path_of(value: str | os.PathLike[str]) -> Path:
-    """Return a path that the caller passed. A leading `~/` is the home folder."""
+    """Return a path that the caller passed. A leading `~/` is the home folder. Raises DataError for an empty path."""
+    if not os.fspath(value):
+        raise DataError("found an empty path; `.` is this folder")
     return Path(at_home(os.fspath(value)))
 
 

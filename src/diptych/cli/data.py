@@ -286,6 +286,6 @@ def tokenizer_train(
         print(f"diptych: {damaged} of {counted(texts, 'texts')} have bytes that are not UTF-8", file=sys.stderr)
     learnt = Tokens.train(texts, size, lowercase=not keep_case, kind=kind.value)
     if (least := learnt.vocabulary.size) > size:
-        raise RecipeError(f"--size {size}: special tokens and the characters of these texts are {least}; pass more")
+        raise RecipeError(f"--size {size}: these texts need {least} tokens for their characters; pass {least} or more")
     write_noted(out, file, learnt.to_json().encode())
     print(f"{least} tokens in {file}")

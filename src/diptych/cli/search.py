@@ -69,7 +69,7 @@ def search(
         query, images, cache, progress=_progress, shortlist=shortlist, by=by, gallery=gallery, most=top_k
     )
     for path, why in searched.refused.items():
-        print(f"diptych: {printable(f'{path}: {why}')}", file=sys.stderr)
+        print(f"diptych: {printable(why if str(path) in why else f'{path}: {why}')}", file=sys.stderr)
     for hit in searched.hits[:top_k]:
         line = SearchHit(picture=str(hit.picture), precision=predictor.precision, score=hit.score)
         print(line.line() if as_json else printable(f"{hit.score:.3f}  {hit.picture}"))

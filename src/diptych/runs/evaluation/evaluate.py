@@ -51,7 +51,8 @@ def score_model(
         model = replace(model, recipe=derive(model.recipe, data={"images": False}))
     if ranks:
         ranked, scores = retrieve(model, store, split, extent, pairs, console)
-        return ranked, replace(scores, trained_on=leakage(model.seen, store, store.split(split)))
+        notes = (*scores.notes, *_taught_last(model, task))
+        return ranked, replace(scores, notes=notes, trained_on=leakage(model.seen, store, store.split(split)))
     predictions, records, answered, damaged = predict(model, store, split, task, decoding, console)
     spec = find_task(answered.name)  # a pre-trained model is scored on captions
     tell(console, f"scoring {counted(predictions, spec.scoring.noun)}, with intervals and baselines")
@@ -66,6 +67,7 @@ def score_model(
     extra = more(predicted, records, extra_metrics) if more is not None and extra_metrics else []
     most = model.architecture.config.max_regions
     notes = (
+        *_taught_last(model, task),
         *(
             ("predicted without images: all regions are blank",)
             if model.recipe and not model.recipe.data.images
@@ -134,6 +136,13 @@ def _baselines(
         numbers = [number for number in store.split(trained_on) if store.split_names[number] not in scored]
         return scoring.baselines(records, [store.record(number) for number in numbers[: scoring.baseline_regions]])
     return scoring.baselines(records, [record for record in iterate(store, trained_on) if record.split not in scored])
+
+
+def _taught_last(model: ModelFolder, task: str | None) -> Iterator[str]:
+    """Yield a note if the model was last trained for another task than the scored one."""
+    last = task if task is None or model.recipe is None else model.recipe.task
+    if last is not None and last != task and not find_task(last).pretrains:
+        yield f"{model.name} was last trained for {last}, not for {task}"
 
 
 def _gain_over_blind(
