@@ -330,7 +330,8 @@ def _content(record: Record) -> tuple[str | None, str | None, Fingerprint | None
     try:
         content = hashlib.sha256(read_bytes(record.image)).hexdigest()
     except OSError as error:
-        return None, f"{record.image}: {error.strerror or error}", None, None
+        missing = not isinstance(error, PermissionError)
+        return None if missing else "", f"{record.image}: {error.strerror or error}", None, None
     except DataError as error:
         return None, str(error), None, None
     try:

@@ -41,7 +41,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "picture missing": ("error", "no such file: check the folder that relative names start from"),
     "boxes misplaced": ("error", "extraction would leave the image out: correct its size and its boxes"),
     "no train split": ("warning", "training reads the split train, unless data.split names another"),
-    "picture unreadable": ("error", "extraction would leave it out: replace the file"),
+    "picture unreadable": ("error", "extraction would leave it out: replace the file, or make it readable"),
     "not extracted": ("warning", "the reasons are in failures.jsonl; the same extract command tries again"),
     "caption empty": ("warning", "nothing can be learnt from a caption without a word"),
     NO_TEXT: ("warning", "no image has captions, questions or other words: images can be captioned and searched"),

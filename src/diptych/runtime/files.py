@@ -44,6 +44,8 @@ def write_atomically(path: Path, *content: bytes | memoryview) -> None:
         temporary = aside(target)
         try:
             with temporary.open("wb") as file:
+                if target.exists():
+                    temporary.chmod(stat.S_IMODE(target.stat().st_mode))
                 file.writelines(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -66,6 +68,24 @@ def refuse_unwritable(path: Path | None) -> None:
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         why = "is read-only; make it writable" if folder.is_dir() else "does not exist; create it"
         raise DiptychError(f"cannot write {path}: its folder {folder} {why}, or choose another folder")
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return the files below a folder, sorted by path. A link to a folder counts as a file and is not entered.
+
+    Raises DataError if a folder cannot be read. `Path.rglob` would leave its files out.
+    """
+    return sorted(
+        Path(here, name)
+        for here, folders, names in os.walk(folder, onerror=refuse_unread)
+        for name in (*names, *(one for one in folders if os.path.islink(os.path.join(here, one))))
+    )
+
+
+def refuse_unread(error: OSError) -> None:
+    """Raise DataError for a folder that `os.walk` cannot read. A folder that is gone has no files."""
+    if error.errno != errno.ENOENT:
+        raise DataError(f"cannot read the folder {error.filename}: {error.strerror}; make it readable, or move it")
 
 
 def refuse_links_out(folder: Path) -> None:

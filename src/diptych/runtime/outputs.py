@@ -11,6 +11,7 @@ follow. The list of output files, in the user's cache, has such lines with absol
 import hashlib
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from diptych.runtime.errors import CheckpointError, DiptychError, OutputError
 from diptych.runtime.files import (
     MARKER,
     aside,
+    files_below,
     is_aside,
     is_stream,
     refuse_links_out,
@@ -125,10 +127,12 @@ def whole_folder(target: Path, kind: Kind) -> Iterator[Path]:
     refuse_replaced(target, kind)
     temporary, old = aside(target), aside(target, "old")
     temporary.mkdir(parents=True)
+    if target.is_dir():
+        temporary.chmod(stat.S_IMODE(target.stat().st_mode) | stat.S_IRWXU)
     try:
         (temporary / MARKER).write_text(f"diptych {kind}\n", "utf-8")
         yield temporary
-        files = sorted(path for path in temporary.rglob("*") if path.is_file() and path != temporary / MARKER)
+        files = [path for path in files_below(temporary) if path.is_file() and path != temporary / MARKER]
         lines = [f"{sha256_of(path)}  {path.relative_to(temporary).as_posix()}\n" for path in files]
         (temporary / MARKER).write_text(f"diptych {kind}\n{''.join(lines)}", "utf-8")
         for path in (*files, temporary / MARKER, *{path.parent for path in files}, temporary):
@@ -152,11 +156,10 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
         return
     if target.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise OutputError(f"{target} is the current folder and would be replaced; choose a folder inside it")
-    inside = (path for path in target.rglob("*") if path.is_symlink() or not path.is_dir())
     noted = _lines(target / MARKER)
     others = [
         path.relative_to(target).as_posix()
-        for path in inside
+        for path in files_below(target)
         if not (path.parent == target and _is_own(path)) and not _is_noted(path, path.relative_to(target), noted)
     ]
     if others:
@@ -183,7 +186,10 @@ def copy_folder(source: Path, target: Path, kind: Kind) -> None:
     refuse_links_out(source)
     try:
         with whole_folder(target, kind) as temporary:
-            shutil.copytree(source, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN))
+            ignored, mode = shutil.ignore_patterns(*OWN), stat.S_IMODE(temporary.stat().st_mode)
+            shutil.copytree(source, temporary, ignore=ignored, copy_function=shutil.copyfile, dirs_exist_ok=True)
+            for here, _, _ in os.walk(temporary):  # `copytree` copies the permissions of folders
+                os.chmod(here, mode)
     except (OSError, shutil.Error) as error:
         raise DiptychError(f"cannot copy {source} to {target}: {error}; free disk space and try again") from error
 

@@ -14,7 +14,7 @@ from diptych.runs.familiarity import FILE as FAMILIAR
 from diptych.runs.folder import CHECKS, CONFIG, FEATURES, VALIDATION, WEIGHTS, ModelFolder, damaged_files
 from diptych.runtime.downloads import without_retries
 from diptych.runtime.errors import CheckpointError, RecipeError, nearest
-from diptych.runtime.files import parse_json, refuse_links_out, text_of
+from diptych.runtime.files import files_below, parse_json, refuse_links_out, text_of
 from diptych.runtime.outputs import OWN, whole_folder
 from diptych.runtime.plugins import refuse_missing
 from diptych.systems import SYSTEMS
@@ -105,7 +105,7 @@ def files_of(folder: ModelFolder) -> dict[str, Path]:
         raise CheckpointError(f"{hurt[0]}; nothing was pushed")
     files = {name: folder.folder / name for name in FILES if (folder.folder / name).is_file()}
     if folder.detector is not None:
-        below = (path for path in sorted(folder.detector.rglob("*")) if path.is_file() and path.name not in OWN)
+        below = (path for path in files_below(folder.detector) if path.is_file() and path.name not in OWN)
         files |= {f"{DETECTOR}/{path.relative_to(folder.detector).as_posix()}": path for path in below}
     return files
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import bytes_of, write_atomically
+from diptych.runtime.files import bytes_of, files_below, write_atomically
 from diptych.vision.archives import beside, content
 
 ENDINGS = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
@@ -152,6 +152,8 @@ def _read(
             return _taken(plain, path, take, most_pixels)
     except FileNotFoundError as error:
         raise DataError(f"no image at {path}; check the name, and for a relative path the current folder") from error
+    except PermissionError as error:
+        raise DataError(f"cannot read the image {path}: {error.strerror}; make it readable") from error
     except UnidentifiedImageError as error:
         raise UnknownFormat(f"{path} does not hold an image; pass a file of type {', '.join(ENDINGS)}") from error
     except Image.DecompressionBombError as error:
@@ -300,5 +302,5 @@ def is_named_image(name: str) -> bool:
 
 
 def find_pictures(folder: Path) -> list[Path]:
-    """Return all image files below a folder, sorted by path."""
-    return sorted(p for p in folder.rglob("*") if is_named_image(p.name) and p.is_file())
+    """Return all image files below a folder, sorted by path. Raises DataError if a folder in it cannot be read."""
+    return [p for p in files_below(folder) if is_named_image(p.name) and p.is_file()]

@@ -26,7 +26,7 @@ from diptych.data.store.store import FAILURES, StoreWriter
 from diptych.runtime.engine import run
 from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError, RecipeError, nearest
-from diptych.runtime.files import write_atomically
+from diptych.runtime.files import files_below, write_atomically
 from diptych.runtime.processes import map_in_processes
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.detector import Detector, Picture, computing_on
@@ -212,8 +212,7 @@ def _as_text(window: list[Record]) -> str:
 
 
 def _files_of(folder: Path) -> dict[str, npt.NDArray[np.uint8]]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): np.fromfile(path, np.uint8) for path in files}
+    return {path.relative_to(folder).as_posix(): np.fromfile(path, np.uint8) for path in files_below(folder)}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from diptych.core import Record
 from diptych.data.formats.parsing import Pictures, Skips, first_line, key_of_name, parsed_line, picture_at, read_json
 from diptych.data.formats.values import LOOKED_AT, JsonValue
 from diptych.runtime.errors import DataError
+from diptych.runtime.files import refuse_unread
 from diptych.vision.archives import archive_of, beside
 from diptych.vision.image_files import is_named_image
 
@@ -139,7 +140,7 @@ def files_of(records: Iterable[Record]) -> Iterator[Path]:
 
 def note_unread(skips: Skips, folder: Path, taken: Container[Path], pictures: str) -> None:
     """Count a folder's files that are not in `taken`, by suffix. Images are counted under the reason `pictures`."""
-    for inner, folders, files in os.walk(folder):
+    for inner, folders, files in os.walk(folder, onerror=refuse_unread):
         folders[:] = sorted(one for one in folders if not one.startswith("."))
         for path in (Path(inner, name) for name in sorted(files) if not name.startswith(".")):
             if path not in taken:

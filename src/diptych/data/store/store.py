@@ -222,12 +222,12 @@ class _Shard(PickledWithoutCaches):
     def _reader(self) -> Any:
         try:
             refuse_endless(self.path)
-            self._bytes = self.path.stat().st_size
+            with self.path.open("rb") as file:  # safetensors would call an unreadable file missing
+                self._bytes = os.fstat(file.fileno()).st_size
             return safe_open(str(self.path), framework="pt")
         except (OSError, SafetensorError) as error:
-            raise DataError(
-                f"cannot read {self.path}: {error}; delete {self.path.parent} and extract again, or copy it again"
-            ) from error
+            way_out = "make it readable, copy it again, or extract again to another folder"
+            raise DataError(f"cannot read {self.path}: {error}; {way_out}") from error
 
     @cached_property
     def _tables(self) -> dict[str, npt.NDArray[Any]]:

@@ -17,7 +17,7 @@ from diptych.data.formats.values import listed_texts
 from diptych.mining.pages import addresses
 from diptych.mining.tables import digest
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.runtime.files import parse_json, sha256_of, text_of
+from diptych.runtime.files import files_below, parse_json, sha256_of, text_of
 
 InputKind = Literal["warc", "html", "visit", "pairs", "tar", "pictures"]
 WANTED = (
@@ -84,9 +84,7 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
         kind = _kind(path)
         yield MiningInput(kind, path, _digest_of_list(path) if kind == "pictures" else sha256_of(path))
         return
-    files = [
-        p for p in sorted(path.rglob("*")) if p.is_file() and p.name.lower().endswith((".warc", ".warc.gz", ".tar"))
-    ]
+    files = [p for p in files_below(path) if p.is_file() and p.name.lower().endswith((".warc", ".warc.gz", ".tar"))]
     for one in files:
         yield MiningInput(_kind(one), one, sha256_of(one))
     if not files:
@@ -150,7 +148,7 @@ def _inside(start: bytes) -> bytes:
 
 
 def html_files(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".html", ".htm", ".xhtml") and p.is_file())
+    return [p for p in files_below(folder) if p.suffix.lower() in (".html", ".htm", ".xhtml") and p.is_file()]
 
 
 def page_addresses(folder: Path, base: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """The feature files at a path: recognise their format, and find the regions of each image."""
 
 import hashlib
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import TypeVar
 
 from diptych.core import Record
 from diptych.runtime.errors import DataError
+from diptych.runtime.files import files_below
 from diptych.vision.features import arrow, lmdb, npy, npz, tsv, vl_bert, vlp
 from diptych.vision.features.raw import Folder, Listing, Raw, Unit, again, each_whole, read_as_data
 from diptych.vision.image_files import ENDINGS
@@ -185,7 +185,7 @@ class FeatureFiles:
 def state_of(path: Path) -> str:
     """Return a digest of the names, sizes and modification times of all files at a path."""
     hashed = hashlib.sha256()
-    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+    for file in files_below(path) if path.is_dir() else [path]:
         state = file.stat()
         hashed.update(f"{file} {state.st_size} {state.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
     return hashed.hexdigest()
@@ -231,11 +231,11 @@ def _listed(path: Path) -> Listing:
         path = path.parent
     root, paths = (path.parent, [path]) if path.is_file() else (path, [])
     if not paths:
-        paths = sorted(Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+        paths = files_below(path)
     elif path.suffix.lower() in vlp.ENDINGS:
-        paths = sorted(file for file in root.rglob("*") if file.suffix.lower() in vlp.ENDINGS)
+        paths = [file for file in files_below(root) if file.suffix.lower() in vlp.ENDINGS]
     files: dict[str, list[Path]] = {}
-    for file in filter(os.path.isfile, paths):  # only regular files: reading a pipe may never end
+    for file in filter(Path.is_file, paths):  # only regular files: reading a pipe may never end
         files.setdefault(file.suffix.lower(), []).append(file)
     return Listing(root, {ending: tuple(some) for ending, some in files.items()})
 
