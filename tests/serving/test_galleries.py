@@ -7,8 +7,10 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Barrier
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -205,6 +207,99 @@ def test_a_database_that_lies_is_a_sentence(address: str) -> None:
     lies(address, "DROP TABLE diptych_gallery", "CREATE TABLE diptych_gallery (owner text)")
     with pytest.raises(ServingError, match="refused"):
         open_vectors(address, Path(), MODEL)
+
+
+def test_a_new_database_is_opened_by_many_at_once(server: Any) -> None:
+    start = Barrier(4)
+
+    def opened(number: int) -> set[str]:
+        start.wait()
+        kept = open_vectors(server.get_uri("race"), Path(), MODEL)
+        kept.add(NAMES[number : number + 2], unit(2))
+        return kept.known(NAMES)
+
+    for _ in range(4):
+        lies(server.get_uri(), "DROP DATABASE IF EXISTS race WITH (FORCE)", "CREATE DATABASE race")
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(opened, range(4)))
+        assert set.union(*found) == set(NAMES[:5])
+
+
+def test_a_schema_of_its_own_holds_another_model(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The schema that the error names is used, although `public` has the other model's tables and index."""
+    monkeypatch.setattr("diptych.serving.galleries.postgres.MANY", 5)
+    first = open_vectors(address, Path(), MODEL)
+    first.add(NAMES[:5], unit(5))
+    first.settle()
+    own = f"{address}&options=-csearch_path%3Down,public"
+    with pytest.raises(ServingError, match=r"another model .*CREATE SCHEMA NAME.*options=-csearch_path%3DNAME,public"):
+        open_vectors(own, Path(), "b" * 64)
+    lies(address, "CREATE SCHEMA own")
+    for count in (6, 7):  # the second time, the tables are there
+        second = open_vectors(own, Path(), "b" * 64)
+        second.add(NAMES[:count], unit(count))
+        second.settle()
+        assert second.known(NAMES) == set(NAMES[:count])
+    assert open_vectors(address, Path(), MODEL).known(NAMES) == set(NAMES[:5])
+    lies(address, "DROP INDEX own.diptych_nearest")  # an error if there is none
+    with pytest.raises(ServingError, match=r"has no usable schema .*CREATE SCHEMA NAME"):
+        open_vectors(f"{address}&options=-csearch_path%3Dabsent", Path(), MODEL)
+
+
+def test_tables_of_the_user_are_refused_and_stay(address: str) -> None:
+    for kept, columns in (
+        ("gallery", "model text, width int, comment text DEFAULT 'mine'"), ("gallery", "id int, photo text"),
+        ("gallery", "width int NOT NULL, model text NOT NULL"), ("vectors", "content text, x int"),
+    ):  # fmt: skip
+        lies(address, f"CREATE TABLE diptych_{kept} ({columns})")
+        with pytest.raises(ServingError, match=r"are refused: .* \(found diptych_.*; expected .*nothing was changed"):
+            open_vectors(address, Path(), MODEL)
+        with psycopg.connect(address) as connection:
+            assert connection.execute(f"SELECT count(*) FROM diptych_{kept}").fetchone() == (0,)
+            there = connection.execute("SELECT tablename FROM pg_tables WHERE tablename ~ 'diptych'")
+            assert there.fetchall() == [(f"diptych_{kept}",)]
+        lies(address, f"DROP TABLE diptych_{kept}")
+
+
+def test_a_gallery_that_lost_its_model_or_a_table_is_refused(address: str) -> None:
+    open_vectors(address, Path(), MODEL).add(NAMES[:5], unit(5))
+    lies(address, "DELETE FROM diptych_gallery")
+    with pytest.raises(ServingError, match=r", and no model; expected .*; rename or drop diptych_gallery"):
+        open_vectors(address, Path(), MODEL)
+    lies(address, f"INSERT INTO diptych_gallery VALUES ('{MODEL}', 16)", "DROP TABLE diptych_vectors")
+    with pytest.raises(ServingError, match=r"width integer NOT NULL; expected .*; rename or drop diptych_gallery"):
+        open_vectors(address, Path(), MODEL)
+
+
+def test_pgvector_may_be_in_any_schema(address: str) -> None:
+    lies(address, 'CREATE SCHEMA "the ext"', 'CREATE EXTENSION vector SCHEMA "the ext"')
+    for count in (5, 8):  # the second time, the tables are there
+        kept = open_vectors(address, Path(), MODEL)
+        kept.add(NAMES[:count], unit(count))
+        assert len(kept.search(unit(1)[0], NAMES[:5], 2)) == 2
+    lies(address, "DROP TABLE public.diptych_vectors, public.diptych_gallery")  # an error if they are elsewhere
+
+
+def test_a_user_who_may_only_read_searches(address: str) -> None:
+    open_vectors(address, Path(), MODEL).add(NAMES[:5], unit(5))
+    kept = open_vectors(f"{address}&options=-cdefault_transaction_read_only%3Don", Path(), MODEL)
+    assert kept.known(NAMES) == set(NAMES[:5])
+    kept.settle()
+    assert len(kept.search(unit(1)[0], NAMES[:5], 2)) == 2
+    with pytest.raises(ServingError, match=r"read-only transaction\); grant the permission"):
+        kept.add(NAMES[:6], unit(6))
+
+
+def test_refusals_of_a_server_have_their_way_out(address: str, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = Path(server.pgdata, "pg_hba.conf")
+    rules.write_text(f"local all guest scram-sha-256\n{rules.read_text()}")
+    lies(address, "CREATE ROLE guest LOGIN PASSWORD 'right'", "SELECT pg_reload_conf()", "SELECT pg_sleep(1)")
+    monkeypatch.setenv("PGPASSFILE", "/nonexistent")
+    for password, database in (("right", "absent"), ("wrong", "mine"), ("", "mine")):
+        monkeypatch.setenv("PGPASSWORD", password)
+        guest = server.get_uri(database).replace("postgres:@", "guest@")
+        with pytest.raises(ServingError, match=r"check the user and the password \(PGPASSWORD\).*createdb NAME"):
+            open_vectors(guest, Path(), MODEL)
 
 
 def test_what_is_no_address_and_a_missing_extra_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:

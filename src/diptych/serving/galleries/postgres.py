@@ -30,7 +30,29 @@ MANY = 10_000  # minimum number of rows for which an index is built
 BUILDING = "1GB"  # memory limit for building the index
 SECRETS = {"password", "sslpassword", "oauth_client_secret"}
 SHA256_BYTES = 32
-LOCK = 0x44697074  # key of the advisory lock that is held while the tables are created
+LOCK = 0x44697074  # key of the advisory lock that is held while the extension and the tables are created
+COLUMNS = (
+    "diptych_gallery.model text NOT NULL, diptych_gallery.width integer NOT NULL, "
+    "diptych_vectors.content bytea NOT NULL, diptych_vectors.vector vector NOT NULL"
+)
+# Only the schema in which tables are created counts: `public`, at its end, may hold another model's gallery.
+FIND_COLUMNS = """
+    SELECT string_agg(concat(relname, '.', attname, ' ', format_type(atttypid, NULL),
+        CASE WHEN attnotnull THEN ' NOT NULL' END), ', ' ORDER BY relname, attnum)
+    FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+    WHERE relnamespace = to_regnamespace(quote_ident(current_schema()))
+        AND relname IN ('diptych_gallery', 'diptych_vectors') AND attnum > 0 AND NOT attisdropped
+"""
+FIND_INDEX = "SELECT to_regclass(quote_ident(current_schema()) || '.diptych_nearest')"
+# Adds the schema of pgvector to the search_path, after the schema in which tables are created.
+SHOW_EXTENSION = """
+    SELECT set_config('search_path', concat_ws(', ', current_setting('search_path'), extnamespace::regnamespace), false)
+    FROM pg_extension WHERE extname = 'vector' AND current_schema() IS NOT NULL
+"""
+ELSEWHERE = (
+    "pass another database, or create a schema (CREATE SCHEMA NAME) and add ?options=-csearch_path%3DNAME,public to "
+    "the address"
+)
 
 
 class PostgresVectors:
@@ -86,7 +108,7 @@ class PostgresVectors:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             if not self._is_ready(connection):
                 return
-            (made,) = connection.execute("SELECT to_regclass('diptych_nearest')").fetchone()
+            (made,) = connection.execute(FIND_INDEX).fetchone()
             (count,) = connection.execute("SELECT count(*) FROM diptych_vectors").fetchone()
             if made is None and count >= MANY:
                 connection.execute(f"SET LOCAL maintenance_work_mem = '{BUILDING}'")
@@ -127,16 +149,24 @@ class PostgresVectors:
         return list(scores.items())
 
     def _is_ready(self, connection: Any) -> bool:
-        """Return True if the tables exist. Raises GalleryError if they have vectors of another model."""
-        (there,) = connection.execute("SELECT to_regclass('diptych_gallery')").fetchone()
-        row = None if there is None else connection.execute("SELECT model FROM diptych_gallery").fetchone()
+        """Return True if the tables exist. Raises GalleryError if they are another model's, or not from Diptych."""
+        (columns,) = connection.execute(FIND_COLUMNS).fetchone()
+        if columns is None:
+            return False
+        has_model = "diptych_gallery.model " in columns
+        row = connection.execute("SELECT model FROM diptych_gallery").fetchone() if has_model else None
         if row is not None and row[0] != self.model:
             raise GalleryError(
                 f"the gallery {self.shown} holds vectors of another model ({str(row[0])[:12]}…, not "
-                f"{self.model[:12]}…); nothing was changed; pass another database, or add "
-                "?options=-csearch_path%3DNAME,public to the address to use the schema NAME"
+                f"{self.model[:12]}…); nothing was changed; {ELSEWHERE}"
             )
-        return row is not None
+        if row is None or columns != COLUMNS:
+            raise GalleryError(
+                f"the tables of {self.shown} are refused: they are not those of a gallery of Diptych (found {columns}"
+                f"{'' if row else ', and no model'}; expected {COLUMNS}, and a model); nothing was changed; rename or "
+                f"drop diptych_gallery and diptych_vectors, or {ELSEWHERE}"
+            )
+        return True
 
     def _make(self, connection: Any, width: int) -> None:
         """Create the tables for vectors of `width` values. Another process that also creates them waits."""
@@ -145,7 +175,7 @@ class PostgresVectors:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         if self._is_ready(connection):
             return
-        connection.execute("CREATE TABLE IF NOT EXISTS diptych_gallery (model text NOT NULL, width int NOT NULL)")
+        connection.execute("CREATE TABLE diptych_gallery (model text NOT NULL, width int NOT NULL)")
         connection.execute("INSERT INTO diptych_gallery VALUES (%s, %s)", (self.model, width))
         columns = f"content bytea PRIMARY KEY, vector vector({int(width)}) NOT NULL"
         connection.execute(f"CREATE TABLE diptych_vectors ({columns})")
@@ -162,7 +192,11 @@ class PostgresVectors:
         connection = self._psycopg.connect(self.address, **limits, autocommit=True)
         try:
             connection.execute(f"SET statement_timeout = '{ANSWERED}s'")
-            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            connection.execute(SHOW_EXTENSION)
+            if connection.execute("SELECT to_regtype('vector')").fetchone() == (None,):
+                with connection.transaction():
+                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+                    connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             self._register(connection)
         except self._psycopg.Error:
             connection.close()
@@ -191,8 +225,14 @@ class PostgresVectors:
                 what += "locks diptych_vectors, and retry"
             case errors.FeatureNotSupported() | errors.UndefinedFile() | errors.UndefinedObject():
                 what = f"has no pgvector ({first}); install it there"
-            case errors.InsufficientPrivilege():
-                what = f"refused ({first}); grant the permission, or use another user"
+            case errors.InsufficientPrivilege() | errors.ReadOnlySqlTransaction():
+                what = f"refused ({first}); grant the permission, or use another user or server"
+            case errors.InvalidSchemaName() | self._psycopg.ProgrammingError(sqlstate=None):
+                what = f"has no usable schema ({first}); create that of the search_path (CREATE SCHEMA NAME), and "
+                what += "grant USAGE on it and on the schema of pgvector"
+            case self._psycopg.OperationalError() if self._is_refused(error):
+                what = f"cannot be reached ({first}); nothing was lost: the server answers; check the user and the "
+                what += "password (PGPASSWORD), or create the database (createdb NAME)"
             case self._psycopg.OperationalError() | self._psycopg.InterfaceError():
                 what = f"cannot be reached ({first}); nothing was lost: start it, or leave out --gallery"
             case self._psycopg.Error():
@@ -200,6 +240,13 @@ class PostgresVectors:
             case _:  # the tables contain unexpected values
                 what = f"returned values that are not from a gallery of Diptych ({first}); pass another database"
         return f"the database of {self.shown} {what}"
+
+    def _is_refused(self, error: Exception) -> bool:
+        """Return True if no connection was made although the server answers. libpq gives no SQLSTATE for that."""
+        if self._kept or type(error) is not self._psycopg.OperationalError:  # subclasses have one, or are a timeout
+            return False
+        address = self._psycopg.conninfo.make_conninfo(self.address, connect_timeout=PATIENCE)
+        return bool(self._psycopg.pq.PGconn.ping(address.encode()) == self._psycopg.pq.Ping.OK)
 
 
 def _without_secrets(psycopg: Any, address: str) -> str:
