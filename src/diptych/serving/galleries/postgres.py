@@ -163,8 +163,8 @@ class PostgresVectors:
         if row is None or columns != COLUMNS:
             raise GalleryError(
                 f"the tables of {self.shown} are refused: they are not those of a gallery of Diptych (found {columns}"
-                f"{'' if row else ', and no model'}; expected {COLUMNS}, and a model); nothing was changed; rename or "
-                f"drop diptych_gallery and diptych_vectors, or {ELSEWHERE}"
+                f"{'' if row else ', and no model'}; expected {COLUMNS}, and a model); nothing was changed; rename "
+                f"diptych_gallery and diptych_vectors, or {ELSEWHERE}"
             )
         return True
 
