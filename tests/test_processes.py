@@ -1,5 +1,6 @@
 """Work shared out among processes. What they do has to be importable by them, so it is plain functions of others."""
 
+import errno
 import math
 import os
 import signal
@@ -8,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from multiprocessing import synchronize
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,16 @@ def test_an_error_is_raised_here(tmp_path: Path) -> None:
 def test_a_process_that_was_killed_is_named() -> None:
     with pytest.raises(DiptychError, match=r"one of 2 processes was killed.*--processes 1"):
         list(map_in_processes(os._exit, [9], 2))
+
+
+def test_processes_without_shared_memory_are_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(synchronize._multiprocessing, "SemLock", refuse)  # type: ignore[attr-defined]
+    with pytest.raises(DiptychError, match=r"/dev/shm cannot be written \(Read-only file system\); .*--processes 1"):
+        list(map_in_processes(abs, [1], 2))
+    assert list(map_in_processes(abs, [-1], 1)) == [1]
 
 
 def test_what_a_pool_ends_is_killed() -> None:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -90,6 +92,46 @@ def test_an_output_that_takes_nothing_is_named() -> None:
     assert done.stderr == f"diptych: {wanted}\n"
 
 
+def test_an_output_that_is_as_large_as_it_may_be_is_told(tmp_path: Path) -> None:
+    with (tmp_path / "listed").open("w") as listed:
+        done = subprocess.run(
+            [sys.executable, "-m", "diptych.cli", "data"],  # an interpreter: its streams as it opens them
+            stdout=listed, stderr=subprocess.PIPE, text=True, check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+            env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},  # Python would keep only the first 100 bytes of a .pyc
+        )  # fmt: skip
+    wanted = "diptych: cannot write a file: File too large; raise the limit of a file's size (ulimit -f)\n"
+    assert (done.returncode, done.stderr) == (1, wanted)
+
+
+def test_a_file_that_is_as_large_as_it_may_be_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr(os, "getcwd", lambda: os.truncate(tmp_path / "file", 2000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        code = run_verb(["data"], debug=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert code == 1
+    assert f"cannot write {tmp_path / 'file'}: File too large; raise the limit" in capsys.readouterr().err
+
+
+def test_that_no_temporary_folder_can_be_written_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(os, "getcwd", tempfile.gettempdir)
+    assert run_verb(["data"], debug=False) == 1
+    wanted = (
+        "No usable temporary directory found in ['/proc'], so no temporary file can be written; set TMPDIR to a folder"
+    )
+    assert wanted in capsys.readouterr().err
+
+
 def test_an_output_that_nobody_reads_ends_in_silence() -> None:
     """As in `diptych data | head -1`."""
     read, write = os.pipe()
@@ -113,7 +155,8 @@ def test_an_output_in_ascii_shows_what_it_cannot_say() -> None:
 
 def test_a_file_as_large_as_it_may_be_is_told(tmp_path: Path) -> None:
     code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
-    code += "import sys; sys.argv = ['diptych', 'storybook', 'show', '--out', 'a.png']; "
+    code += "import sys; sys.dont_write_bytecode = True; "  # Python would keep only the first 1,000 bytes of a .pyc
+    code += "sys.argv = ['diptych', 'storybook', 'show', '--out', 'a.png']; "
     code += "from diptych.cli import main; main()"
     done = zygote.run(["-c", code], cwd=tmp_path)
     assert done.returncode == 1

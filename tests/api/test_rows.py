@@ -11,7 +11,7 @@ from PIL import Image
 
 from diptych.api.dataset import Dataset
 from diptych.data.formats.format import drawn_split
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, DiptychError
 
 VQA = {"question": "what is it?", "split": "train"}
 
@@ -222,3 +222,10 @@ def test_a_text_in_brackets_that_is_no_list_is_one_text() -> None:
         with pytest.warns(UserWarning, match=r"texts that look like lists \(each is one text\): 1 \(.*row 0"):
             (one,) = Dataset.from_rows([{"image": "0.png", "answer": text, **VQA}])
         assert one.questions[0].answers == (text,)
+
+
+def test_a_cache_that_cannot_hold_the_images_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    rows = [{"image": Image.new("RGB", (12, 8)), "caption": "a", "split": "train"}]
+    with pytest.raises(DiptychError, match=r"^cannot make /dev/null/diptych/images, .*; set XDG_CACHE_HOME to a folder"):
+        Dataset.from_rows(rows)

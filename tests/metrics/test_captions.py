@@ -1,7 +1,8 @@
-import gc
 import json
 import math
 import os
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import numpy as np
@@ -169,12 +170,73 @@ def test_spice_says_what_it_lacks(tmp_path) -> None:
     assert java.without_models(tmp_path) is None
 
 
+@pytest.fixture
+def fake_java(tmp_path, monkeypatch) -> Callable[[str], None]:
+    """A function that puts a shell script in the place of Java, and an empty package in that of pycocoevalcap."""
+    package = ModuleSpec("pycocoevalcap", None)
+    package.submodule_search_locations = [str(tmp_path)]
+    for place in ("bin", "meteor", "spice/lib"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "spice/lib/stanford-corenlp-3.6.0.jar").touch()
+    monkeypatch.setattr(java, "find_spec", lambda name: package)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+
+    def put(script: str) -> None:
+        (tmp_path / "bin/java").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin/java").chmod(0o755)
+
+    return put
+
+
+FATAL = "Invalid maximum heap size: -Xmx1x"
+STOPPED = [
+    ("exit 1", r"\(exit code 1\); check `java` and JAVA_TOOL_OPTIONS$"),
+    (f"echo {FATAL} >&2; echo 'Error: A fatal exception has' >&2; exit 1", rf"\(exit code 1: {FATAL}\); check `java`"),
+    (
+        "echo x.OutOfMemoryError: heap >&2; printf '\\tat x' >&2; exit 1",
+        r"x.OutOfMemoryError: heap\); free [28] GB of mem",
+    ),
+    ("echo Could not reserve space >&2; exit 1", r"Could not reserve space\); free [28] GB of memory for it$"),
+    ("kill -9 $$", r"\(ended by a signal, SIGKILL\); free [28] GB of memory for it$"),
+]
+
+
 @pytest.mark.timeout(20)
-def test_java_that_stops_is_an_error_and_no_endless_wait(tmp_path, monkeypatch) -> None:
-    pytest.importorskip("pycocoevalcap.meteor.meteor", reason="needs the extra java-metrics (no Java)")
-    (tmp_path / "java").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "java").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(DiptychError, match=r"METEOR's Java program stopped .*2 GB of memory"):
+@pytest.mark.parametrize("name", ["METEOR", "SPICE"])
+@pytest.mark.parametrize(("script", "told"), STOPPED)
+def test_java_that_stops_is_an_error_with_its_cause(name, script, told, fake_java) -> None:
+    fake_java(script)
+    with pytest.raises(DiptychError, match=rf"^{name}'s Java program stopped .*{told}"):
+        caption_scores({"a": "x"}, {"a": ["x"]}, extra_metrics=[name])
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("echo WARNING: old; cat", r"\(answered 'WARNING: old', not numbers\)"),
+        ("exit 0", r"\(answered '', not numbers\)"),
+        ("read one; echo 1 2; sleep 60", r"\(no answer in 0.5 s\); check `java` and JAVA_TOOL_OPTIONS$"),
+        ("exec >&-; sleep 60", r"\(no answer in 0.5 s\)"),
+    ],
+)
+def test_nobody_waits_for_a_meteor_without_answers(script, told, fake_java, monkeypatch) -> None:
+    monkeypatch.setattr(java, "LIMIT", 0.5 if "sleep" in script else java.LIMIT)
+    fake_java(script)
+    with pytest.raises(DiptychError, match=rf"^METEOR's Java program stopped {told}"):
         caption_scores({"a": "x"}, {"a": ["x"]}, extra_metrics=["METEOR"])
-    gc.collect()  # the destructor of pycocoevalcap's scorer runs here at the latest
+
+
+def test_spice_is_the_mean_of_what_java_writes(fake_java) -> None:
+    scores = [{"image_id": key, "scores": {"All": {"f": f}}} for key, f in (("a", 0.5), ("b", 0.25))]
+    write = f"""while [ "$1" != -out ]; do shift; done; echo '{json.dumps(scores)}' > "$2" """
+    fake_java(f"""case "$*" in *user.language=en*) {write};; esac""")
+    assert caption_scores({"a": "x", "b": "y"}, {"a": ["x"], "b": ["y"]}, extra_metrics=["SPICE"])["SPICE"] == 0.375
+
+
+def test_meteor_reads_its_numbers_in_a_german_locale(monkeypatch) -> None:
+    if reason := unavailable("METEOR"):
+        pytest.skip(reason)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=de -Duser.country=DE")
+    scores = caption_scores({"a": "a dog runs"}, {"a": ["a dog runs"]}, extra_metrics=["METEOR"])
+    assert scores["METEOR"] == pytest.approx(1)

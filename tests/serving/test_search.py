@@ -18,7 +18,7 @@ from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.runs.evaluation.retrieve import Extent, retrieve
 from diptych.runs.folder import Architecture, ModelFolder
-from diptych.runtime.errors import DataError, RecipeError, ServingError
+from diptych.runtime.errors import DataError, DiptychError, RecipeError, ServingError
 from diptych.serving import Predictor
 from diptych.serving.contact_sheet import write_sheet
 from diptych.storybook.detector.detector import StorybookDetector
@@ -281,6 +281,17 @@ def test_the_default_cache_is_one_for_each_folder_and_each_way_of_seeing(tmp_pat
     opened(tmp_path, detector).search("a kite", photos)
     assert len(list((tmp_path / "home" / "diptych" / "galleries").iterdir())) == 2
     assert not [name for name in os.listdir(photos) if name.startswith(".")], "nothing is written among the pictures"
+
+
+def test_a_cache_that_cannot_be_made_is_named_with_its_ways_out(tmp_path, photos, detector, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", os.devnull)
+    wanted = (
+        r"cannot make /dev/null/.cache/diptych/galleries/\w+, in .*: Not a directory; pass --cache FOLDER, or set XDG_"
+    )
+    with pytest.raises(DiptychError, match=wanted):
+        opened(tmp_path, detector).search("a kite", photos)
+    assert opened(tmp_path, detector).search("a kite", photos, tmp_path / "cache").hits
 
 
 def test_bad_galleries_are_refused(tmp_path, photos, detector):

@@ -24,6 +24,7 @@ from diptych.data.formats.parsing import answer_kind, combined
 from diptych.data.formats.values import listed_texts
 from diptych.runtime.errors import DataError, counted
 from diptych.runtime.files import write_atomically
+from diptych.runtime.outputs import folder_in_cache
 
 SHOWN = 4  # an error message shows at most this number of answers
 _BYTES = bytes | bytearray | memoryview
@@ -212,9 +213,7 @@ def _placed(value: Any, number: int) -> tuple[str, Path]:
     except DataError as error:
         raise DataError(f"row {number}: {error}") from error
     key = hashlib.sha256(file).hexdigest()[:24]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = cache / "diptych" / "images" / (key + ending)
+    path = folder_in_cache("images") / (key + ending)
     if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, file)
     return key, path

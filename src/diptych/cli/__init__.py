@@ -42,7 +42,7 @@ for registered in (app.registered_commands, app.registered_groups):
 ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # matches errors about these options
 HOME = re.compile(r"^((?:[\w.-]+=)?(?:onnx:|tfjs:)?)~(?=/)")  # in arguments that the shell did not expand: --out=~/runs
 STANDARD = warnings.formatwarning
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def main() -> None:
@@ -122,14 +122,10 @@ def _unexpected(error: Exception) -> str:
         first = (str(error).splitlines() or [type(error).__name__])[0][:200]
         advice = "use less at once: a smaller --set training.micro_batch, --processes 1, or smaller files"
         return f"memory is at its limit ({first}); {advice}"
-    if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
-        return f"cannot print or write: {error.strerror}; free disk space and run the same command again"
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # from os.getcwd, if the folder was deleted
-        return "the folder that this command runs in does not exist any more; change to another folder"
+    if isinstance(error, OSError) and (told := _of_system(error)) is not None:
+        return told
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object[:100]!a} is not UTF-8 at character {error.start}; pass text in UTF-8"
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"cannot use {error.filename}: {error.strerror}; pass another path"
     from diptych.runtime.plugins import plugin_at_fault, plugin_in_use
 
     if (plugin := plugin_at_fault(error)) is not None:
@@ -139,3 +135,19 @@ def _unexpected(error: Exception) -> str:
     else:
         where, whom = "is a fault of Diptych", ""
     return f"{type(error).__name__}: {error}; this {where}: please report it{whom}, with --debug"
+
+
+def _of_system(error: OSError) -> str | None:
+    """Return a message for an error of the system, or None if its cause is not known."""
+    if error.errno == errno.EFBIG:
+        place = error.filename or "a file"
+        return f"cannot write {place}: {error.strerror}; raise the limit of a file's size (ulimit -f)"
+    if error.filename is not None:
+        return f"cannot use {error.filename}: {error.strerror}; pass another path"
+    if error.errno in NO_ROOM:
+        return f"cannot print or write: {error.strerror}; free disk space and run the same command again"
+    if isinstance(error, FileNotFoundError) and "temporary directory" in str(error.strerror):  # from tempfile
+        return f"{error.strerror}, so no temporary file can be written; set TMPDIR to a folder that can be written"
+    if isinstance(error, FileNotFoundError):  # from os.getcwd, if the folder was deleted
+        return "the folder that this command runs in does not exist any more; change to another folder"
+    return None

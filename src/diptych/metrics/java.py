@@ -6,18 +6,32 @@ what to install.
 """
 
 import contextlib
-import io
+import json
+import os
+import re
 import shutil
+import signal
 import subprocess
+import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import fmean
+from threading import Timer
+from typing import IO
 
 from diptych.metrics.tokenise import Tokens
 from diptych.runtime.errors import DiptychError, RecipeError, nearest
 from diptych.runtime.extras import install_hint
 
 JAVA_METRICS = ("METEOR", "SPICE")
+# METEOR cannot read its own numbers in a locale with decimal commas. Java's warnings must not be among the answers.
+JAVA = ("java", "-Duser.language=en", "-Duser.country=US", "-XX:+DisplayVMOutputToStderr", "-jar")
+LIMIT = 60.0  # seconds to wait for a line of METEOR: the first took 5 s on a busy core, the others some ms
+_MEMORY = {"METEOR": "2 GB", "SPICE": "8 GB"}
+_SPENT = re.compile("OutOfMemory|Could not (reserve|allocate)|insufficient memory|Not enough space|Cannot allocate")
+_EMPTY = re.compile(r"\s|$|Picked up |Error: (Could not create|A fatal)")  # lines of Java's errors without a cause
 
 
 def unavailable(name: str, *, required: bool = False) -> str | None:
@@ -60,37 +74,77 @@ def java_score(name: str, predictions: Mapping[str, Tokens], references: Mapping
 
     Call `unavailable` first. Raises DiptychError if the Java program fails.
     """
-    written = {key: [" ".join(tokens)] for key, tokens in predictions.items()}
+    package = find_spec("pycocoevalcap")
+    assert package is not None
+    folder = Path(next(iter(package.submodule_search_locations or ()))) / name.lower()
+    written = {key: " ".join(tokens) for key, tokens in predictions.items()}
     truths = {key: [" ".join(tokens) for tokens in references[key]] for key in predictions}
+    with tempfile.TemporaryFile() as errors:  # a pipe that nobody reads would stop Java once it is full
+        try:
+            return (_meteor if name == "METEOR" else _spice)(folder, truths, written, errors)
+        except (OSError, ValueError, RuntimeError) as error:
+            errors.seek(0)
+            told = errors.read().decode(errors="replace")
+            said = [line for line in told.splitlines() if not _EMPTY.match(line)][-1:]
+            spent = _SPENT.search(told) or "by a signal" in str(error)
+            advice = f"free {_MEMORY[name]} of memory for it" if spent else "check `java` and JAVA_TOOL_OPTIONS"
+            raise DiptychError(f"{name}'s Java program stopped ({': '.join([str(error), *said])}); {advice}") from error
+
+
+def _meteor(folder: Path, truths: Mapping[str, list[str]], written: Mapping[str, str], errors: IO[bytes]) -> float:
+    process = subprocess.Popen(
+        [*JAVA, "-Xmx2G", "meteor-1.5.jar", "-", "-", "-stdio", "-l", "en", "-norm"], cwd=folder, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
+    )  # fmt: skip
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            return _meteor(truths, written) if name == "METEOR" else _spice(truths, written)
-    except (OSError, ValueError, RuntimeError, subprocess.SubprocessError) as error:
-        raise DiptychError(f"{name}'s Java program stopped ({error}); free {_MEMORY[name]} of memory for it") from error
-
-
-_MEMORY = {"METEOR": "2 GB", "SPICE": "8 GB"}
-
-
-def _meteor(truths: Mapping[str, list[str]], written: Mapping[str, list[str]]) -> float:
-    from pycocoevalcap.meteor.meteor import Meteor
-
-    scorer = Meteor()
-    try:
-        return float(scorer.compute_score(truths, written)[0])
+        said = {key: text.replace("|||", "").replace("  ", " ") for key, text in written.items()}  # as pycocoevalcap
+        counts = [_answer(process, ["SCORE", *truths[key], said[key]]) for key in written]
+        _answer(process, ["EVAL", *counts])
+        return float([_answer(process) for _ in written][-1])
     finally:
-        # After a failure, pycocoevalcap still holds its lock. Its destructor would wait for this lock forever.
-        if scorer.lock.locked():
-            scorer.lock.release()
-        process: subprocess.Popen[bytes] = scorer.meteor_p
-        process.kill()
-        process.wait()
-        for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
-            with contextlib.suppress(OSError):  # the Java process that reads this pipe has ended
-                pipe.close()
+        _kill(process.pid)
+        process.communicate()
 
 
-def _spice(truths: Mapping[str, list[str]], written: Mapping[str, list[str]]) -> float:
-    from pycocoevalcap.spice.spice import Spice
+def _answer(process: subprocess.Popen[bytes], request: Sequence[str] = ()) -> str:
+    """Return METEOR's next line, after a request if there is one. Raises RuntimeError if it is not of numbers."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    timer, begun = Timer(LIMIT, _kill, (process.pid,)), time.monotonic()
+    timer.start()
+    try:
+        with contextlib.suppress(BrokenPipeError):  # the program has ended, so its answer is empty
+            process.stdin.write(f"{' ||| '.join(request)}\n".encode() if request else b"")
+            process.stdin.flush()
+        line = process.stdout.readline()
+        code = 0 if line else process.wait()
+    finally:
+        timer.cancel()
+    if time.monotonic() - begun >= LIMIT:
+        raise RuntimeError(f"no answer in {LIMIT:g} s")
+    _check(code)
+    answer = line.decode(errors="replace").strip()
+    if not re.fullmatch(r"[-+\d.eE ]+|NaN", answer):
+        raise RuntimeError(f"answered {answer[:100]!r}, not numbers")
+    return answer
 
-    return float(Spice().compute_score(truths, written)[0])
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _check(code: int) -> None:
+    if code != 0:
+        raise RuntimeError(f"exit code {code}" if code >= 0 else f"ended by a signal, {signal.Signals(-code).name}")
+
+
+def _spice(folder: Path, truths: Mapping[str, list[str]], written: Mapping[str, str], errors: IO[bytes]) -> float:
+    (folder / "cache").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as place:
+        given, made = Path(place) / "given.json", Path(place) / "made.json"
+        given.write_text(json.dumps([{"image_id": key, "test": written[key], "refs": truths[key]} for key in written]))
+        options = [str(given), "-cache", "cache", "-out", str(made), "-subset", "-silent"]
+        command = [*JAVA, "-Xmx8G", "spice-1.0.jar", *options]
+        _check(subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=errors, check=False).returncode)
+        return fmean(float(one["scores"]["All"]["f"]) for one in json.loads(made.read_bytes()))

@@ -288,6 +288,17 @@ def user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diptych"
 
 
+def folder_in_cache(name: str, instead: str = "") -> Path:
+    """Create a folder in the user's cache. Raises DiptychError, with another way out if `instead` is one."""
+    folder = user_cache() / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = f"cannot make {folder}, in the user's cache: {error.strerror}"
+        raise DiptychError(f"{why}; {instead}set XDG_CACHE_HOME to a folder that can be written") from error
+    return folder
+
+
 def _kind_of(folder: Path) -> str | None:
     """Return the kind of a folder that Diptych made, or None for other folders."""
     with suppress(OSError, ValueError):

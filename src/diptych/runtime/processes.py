@@ -61,6 +61,14 @@ class WorkerContext(type(_PLATFORM)):  # type: ignore[misc]
 
     Process = WorkerProcess
 
+    def Lock(self) -> Any:
+        """Return a lock, the first thing that processes share. Raises DiptychError without shared memory."""
+        try:
+            return super().Lock()
+        except OSError as error:
+            why = f"processes need shared memory, but /dev/shm cannot be written ({error.strerror}); make it writable"
+            raise DiptychError(f"{why}, or pass --processes 1 (training.loading_processes=0 in training)") from error
+
 
 class PoolProcess(WorkerProcess):
     """A process of a pool. It ignores SIGTERM, so the pool must end it with SIGKILL."""

@@ -22,7 +22,7 @@ from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import shown_to
 from diptych.runtime.errors import DataError, ServingError
 from diptych.runtime.files import parse_json, text_of
-from diptych.runtime.outputs import claim, user_cache
+from diptych.runtime.outputs import claim, folder_in_cache
 from diptych.serving.galleries import open_vectors
 from diptych.serving.galleries.contents import read_contents
 from diptych.serving.galleries.vectors import VectorStore
@@ -315,13 +315,13 @@ def check_search(
 
 
 def _cache(pictures: Path, detector: Detector) -> Path:
-    """Return the default cache folder for a folder of images and a detector.
+    """Create the default cache folder for a folder of images and a detector.
 
     Its name depends on the detector's precomputed features, if there are any.
     """
     state = detector.state() if isinstance(detector, GivenRegions) else ""
     of = json.dumps([str(pictures.resolve()), detector.contract.to_json(), state], sort_keys=True)
-    return user_cache() / "galleries" / hashlib.sha256(of.encode()).hexdigest()[:20]
+    return folder_in_cache(f"galleries/{hashlib.sha256(of.encode()).hexdigest()[:20]}", "pass --cache FOLDER, or ")
 
 
 def _failures(folder: Path) -> dict[str, str]:
