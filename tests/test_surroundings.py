@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,31 +93,21 @@ def test_an_output_that_takes_nothing_is_named() -> None:
     assert done.stderr == f"diptych: {wanted}\n"
 
 
-def test_an_output_that_is_as_large_as_it_may_be_is_told(tmp_path: Path) -> None:
-    with (tmp_path / "listed").open("w") as listed:
-        done = subprocess.run(
-            [sys.executable, "-m", "diptych.cli", "data"],  # an interpreter: its streams as it opens them
-            stdout=listed, stderr=subprocess.PIPE, text=True, check=False,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
-            env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},  # Python would keep only the first 100 bytes of a .pyc
-        )  # fmt: skip
-    wanted = "diptych: cannot write a file: File too large; raise the limit of a file's size (ulimit -f)\n"
-    assert (done.returncode, done.stderr) == (1, wanted)
-
-
 def test_a_file_that_is_as_large_as_it_may_be_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    monkeypatch.setattr(os, "getcwd", lambda: os.truncate(tmp_path / "file", 2000))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
-        code = run_verb(["data"], debug=False)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert code == 1
-    assert f"cannot write {tmp_path / 'file'}: File too large; raise the limit" in capsys.readouterr().err
+    with (tmp_path / "file").open("r+b") as file:
+        for target, name in ((tmp_path / "file", tmp_path / "file"), (file.fileno(), "a file")):
+            monkeypatch.setattr(os, "getcwd", partial(os.truncate, target, 2000))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+            try:
+                code = run_verb(["data"], debug=False)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            assert code == 1
+            assert f"cannot write {name}: File too large; raise the limit" in capsys.readouterr().err
 
 
 def test_that_no_temporary_folder_can_be_written_is_told(

@@ -227,5 +227,7 @@ def test_a_text_in_brackets_that_is_no_list_is_one_text() -> None:
 def test_a_cache_that_cannot_hold_the_images_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
     rows = [{"image": Image.new("RGB", (12, 8)), "caption": "a", "split": "train"}]
-    with pytest.raises(DiptychError, match=r"^cannot make /dev/null/diptych/images, .*; set XDG_CACHE_HOME to a folder"):
+    with pytest.raises(
+        DiptychError, match=r"^cannot make /dev/null/diptych/images, .*; set XDG_CACHE_HOME to a folder"
+    ):
         Dataset.from_rows(rows)

@@ -122,8 +122,8 @@ def _unexpected(error: Exception) -> str:
         first = (str(error).splitlines() or [type(error).__name__])[0][:200]
         advice = "use less at once: a smaller --set training.micro_batch, --processes 1, or smaller files"
         return f"memory is at its limit ({first}); {advice}"
-    if isinstance(error, OSError) and (told := _of_system(error)) is not None:
-        return told
+    if isinstance(error, OSError) and (message := _of_system(error)) is not None:
+        return message
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return f"{error.object[:100]!a} is not UTF-8 at character {error.start}; pass text in UTF-8"
     from diptych.runtime.plugins import plugin_at_fault, plugin_in_use

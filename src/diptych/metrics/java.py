@@ -24,6 +24,7 @@ from typing import IO
 from diptych.metrics.tokenise import Tokens
 from diptych.runtime.errors import DiptychError, RecipeError, nearest
 from diptych.runtime.extras import install_hint
+from diptych.runtime.files import text_of
 
 JAVA_METRICS = ("METEOR", "SPICE")
 # METEOR cannot read its own numbers in a locale with decimal commas. Java's warnings must not be among the answers.
@@ -79,16 +80,17 @@ def java_score(name: str, predictions: Mapping[str, Tokens], references: Mapping
     folder = Path(next(iter(package.submodule_search_locations or ()))) / name.lower()
     written = {key: " ".join(tokens) for key, tokens in predictions.items()}
     truths = {key: [" ".join(tokens) for tokens in references[key]] for key in predictions}
-    with tempfile.TemporaryFile() as errors:  # a pipe that nobody reads would stop Java once it is full
+    with tempfile.TemporaryFile() as errors:  # a full pipe would stop Java
         try:
             return (_meteor if name == "METEOR" else _spice)(folder, truths, written, errors)
         except (OSError, ValueError, RuntimeError) as error:
             errors.seek(0)
-            told = errors.read().decode(errors="replace")
-            said = [line for line in told.splitlines() if not _EMPTY.match(line)][-1:]
-            spent = _SPENT.search(told) or "by a signal" in str(error)
+            printed = errors.read().decode(errors="replace")
+            last = [line for line in printed.splitlines() if not _EMPTY.match(line)][-1:]
+            cause = ": ".join([str(error), *last])
+            spent = _SPENT.search(printed) or "by a signal" in str(error)
             advice = f"free {_MEMORY[name]} of memory for it" if spent else "check `java` and JAVA_TOOL_OPTIONS"
-            raise DiptychError(f"{name}'s Java program stopped ({': '.join([str(error), *said])}); {advice}") from error
+            raise DiptychError(f"{name}'s Java program stopped ({cause}); {advice}") from error
 
 
 def _meteor(folder: Path, truths: Mapping[str, list[str]], written: Mapping[str, str], errors: IO[bytes]) -> float:
@@ -97,8 +99,8 @@ def _meteor(folder: Path, truths: Mapping[str, list[str]], written: Mapping[str,
         stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
     )  # fmt: skip
     try:
-        said = {key: text.replace("|||", "").replace("  ", " ") for key, text in written.items()}  # as pycocoevalcap
-        counts = [_answer(process, ["SCORE", *truths[key], said[key]]) for key in written]
+        cleaned = {key: text.replace("|||", "").replace("  ", " ") for key, text in written.items()}  # as pycocoevalcap
+        counts = [_answer(process, ["SCORE", *truths[key], cleaned[key]]) for key in written]
         _answer(process, ["EVAL", *counts])
         return float([_answer(process) for _ in written][-1])
     finally:
@@ -147,4 +149,4 @@ def _spice(folder: Path, truths: Mapping[str, list[str]], written: Mapping[str, 
         options = [str(given), "-cache", "cache", "-out", str(made), "-subset", "-silent"]
         command = [*JAVA, "-Xmx8G", "spice-1.0.jar", *options]
         _check(subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=errors, check=False).returncode)
-        return fmean(float(one["scores"]["All"]["f"]) for one in json.loads(made.read_bytes()))
+        return fmean(float(one["scores"]["All"]["f"]) for one in json.loads(text_of(made)))
