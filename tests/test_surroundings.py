@@ -98,12 +98,14 @@ def test_a_file_that_is_as_large_as_it_may_be_is_named(
 ) -> None:
     (tmp_path / "file").touch()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python would keep the first 1000 bytes of a .pyc
     with (tmp_path / "file").open("r+b") as file:
         for target, name in ((tmp_path / "file", tmp_path / "file"), (file.fileno(), "a file")):
-            monkeypatch.setattr(os, "getcwd", partial(os.truncate, target, 2000))
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
             try:
-                code = run_verb(["data"], debug=False)
+                with monkeypatch.context() as patched:
+                    patched.setattr(os, "getcwd", partial(os.truncate, target, 2000))
+                    code = run_verb(["data"], debug=False)
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, limits)
             assert code == 1
@@ -113,10 +115,11 @@ def test_a_file_that_is_as_large_as_it_may_be_is_named(
 def test_that_no_temporary_folder_can_be_written_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(os, "getcwd", tempfile.gettempdir)
-    assert run_verb(["data"], debug=False) == 1
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
+        patched.setattr(tempfile, "tempdir", None)
+        patched.setattr(os, "getcwd", tempfile.gettempdir)
+        assert run_verb(["data"], debug=False) == 1
     wanted = (
         "No usable temporary directory found in ['/proc'], so no temporary file can be written; set TMPDIR to a folder"
     )

@@ -80,7 +80,7 @@ def java_score(name: str, predictions: Mapping[str, Tokens], references: Mapping
     folder = Path(next(iter(package.submodule_search_locations or ()))) / name.lower()
     written = {key: " ".join(tokens) for key, tokens in predictions.items()}
     truths = {key: [" ".join(tokens) for tokens in references[key]] for key in predictions}
-    with tempfile.TemporaryFile() as errors:  # a full pipe would stop Java
+    with tempfile.TemporaryFile() as errors:  # not a pipe, because a full pipe would stop Java
         try:
             return (_meteor if name == "METEOR" else _spice)(folder, truths, written, errors)
         except (OSError, ValueError, RuntimeError) as error:
