@@ -215,6 +215,28 @@ def test_connections_of_one_client_refuse_no_other(address: Address, monkeypatch
         assert statuses(idle[-1].recv(1000)) == [503]
 
 
+def test_refusals_to_an_address_are_paced() -> None:
+    pace = protocol.Pace()
+    waits = [pace.delay("a", 100.0) for _ in range(protocol.BURST + 80)]
+    assert waits[: protocol.BURST] == [0.0] * protocol.BURST
+    assert waits[protocol.BURST + 10] == pytest.approx(1.0)
+    assert max(waits) == pytest.approx(protocol.LONGEST)
+    assert pace.delay("b", 100.0) == 0.0
+    assert pace.delay("a", 100.0 + protocol.LONGEST) == pytest.approx(0.0)
+    assert pace.delay("a", 200.0) == 0.0
+
+
+def test_what_is_not_refused_is_not_delayed(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    delayed: list[str | None] = []
+    monkeypatch.setattr(protocol.Pace, "delay", lambda _, client, now: delayed.append(client) or 0.0)
+    closed = b"Connection: close\r\n\r\n"
+    assert statuses(send(address, GET + closed)) == [200]
+    assert delayed == []
+    assert statuses(send(address, AMBIGUOUS["two hosts"])) == [400]
+    assert statuses(send(address, GET.replace(b"healthz", b"nothing") + closed)) == [404]
+    assert delayed == ["127.0.0.1"] * 2
+
+
 def test_bodies_in_flight_have_a_limit_together(model: Predictor) -> None:
     service = Service({"toy": model}, limits=Limits(arriving_bytes=100_000))
     part = POST + b"Content-Type: application/json\r\nContent-Length: 90000\r\n\r\n" + b" " * 60_000

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 import httptools
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from diptych.serving.service.guard import OPEN
@@ -20,6 +21,22 @@ PER_CLIENT = 250  # maximum number of connections served per IP address; twice a
 HEAD = 64 * 2**10  # maximum size in bytes of the request line and headers
 CROWDED = RequestRefused(503, "the service has too many connections; retry in some seconds", retry=5, close=True)
 NOT_HTTP = "the request is not valid HTTP (RFC 9112)"
+RATE, BURST, LONGEST = 10.0, 20, 5.0  # refusals per second and address; how many are not delayed; seconds
+
+
+class Pace:
+    """Delays refusals to addresses that get many, because a client sends its next request once the last is answered."""
+
+    def __init__(self) -> None:
+        self._due: dict[str | None, float] = {}  # address -> time at which its next refusal may be sent
+
+    def delay(self, address: str | None, now: float) -> float:
+        """Return the seconds after which a refusal may be sent, and count it as sent."""
+        if len(self._due) > CONNECTIONS:
+            self._due = {one: due for one, due in self._due.items() if due > now - BURST / RATE}
+        due = max(self._due.get(address, 0.0), now - BURST / RATE)
+        self._due[address] = min(due + 1 / RATE, now + LONGEST)
+        return max(0.0, due - now)
 
 
 class Patient(HttpToolsProtocol):
@@ -70,10 +87,28 @@ class Patient(HttpToolsProtocol):
                 return
             cycle.disconnected = True
             cycle.message_event.set()
+        self.transport.pause_reading()
+        self.loop.call_later(self._delay(), self._end)
+
+    def _end(self) -> None:
         body = RequestRefused(400, NOT_HTTP, close=True).response()
         headers = b"".join(b"%s: %s\r\n" % pair for pair in body.raw_headers)
         self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%s\r\n%s" % (headers, bytes(body.body)))
         self.transport.close()
+
+    def _delay(self) -> float:
+        pace: Pace = self.app_state.setdefault("pace", Pace())  # one for all connections of the server
+        return pace.delay(self.address, self.loop.time())
+
+    async def _paced(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application, and delay its refusals."""
+
+        async def later(message: Message) -> None:
+            if message["type"] == "http.response.start" and 400 <= message["status"] < 500:
+                await asyncio.sleep(self._delay())
+            await send(message)
+
+        await self.config.loaded_app(scope, receive, later)
 
     def on_headers_complete(self) -> None:
         names = [name for name, _ in self.headers]
@@ -91,7 +126,7 @@ class Patient(HttpToolsProtocol):
             raise httptools.HttpParserError
         self._head = None
         path = self.url.partition(b"?")[0].decode("latin-1")
-        self.app: Any = CROWDED.response() if path not in OPEN and self._is_crowded() else self.config.loaded_app
+        self.app: Any = CROWDED.response() if path not in OPEN and self._is_crowded() else self._paced
         super().on_headers_complete()
 
     def _is_crowded(self) -> bool:
