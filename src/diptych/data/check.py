@@ -323,7 +323,7 @@ def _content(record: Record) -> tuple[str | None, str | None, Fingerprint | None
     """Open the record's image. Return its sha256, the reason if it cannot be opened, its fingerprint, and the reason if
     its boxes are misplaced.
 
-    A value that is unknown or does not apply is None.
+    A value that is unknown or does not apply is None. The sha256 of an image that may not be read is "".
     """
     if record.image is None:
         return None, None if record.regions is not None else "the record names no image", None, None

@@ -212,7 +212,8 @@ def _as_text(window: list[Record]) -> str:
 
 
 def _files_of(folder: Path) -> dict[str, npt.NDArray[np.uint8]]:
-    return {path.relative_to(folder).as_posix(): np.fromfile(path, np.uint8) for path in files_below(folder)}
+    files = filter(Path.is_file, files_below(folder))
+    return {path.relative_to(folder).as_posix(): np.fromfile(path, np.uint8) for path in files}
 
 
 @dataclass(frozen=True)
