@@ -22,6 +22,7 @@ from diptych.models import SystemModel
 from diptych.objectives import Schedule
 from diptych.runs.folder import Architecture
 from diptych.runs.predict import in_split, pixel_reader, readable
+from diptych.runtime.devices import choose_device, choose_precision, gains_by_bf16
 from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.systems import RECIPES, SYSTEMS
 from diptych.systems.recipe import Recipe
@@ -156,6 +157,9 @@ class Learner:
                 f"warning: split {self.recipe.data.validation!r} has {counted(self.held_out, 'images')} to validate on"
                 f", fewer than {FEWEST}: the scores that choose the best weights are unreliable"
             )
+        device = choose_device(self.recipe.training.device)
+        if choose_precision(self.recipe.training.precision, device) == "bf16" and not gains_by_bf16(device):
+            yield "warning: on this processor bf16 takes several times as long as fp32; use training.precision=auto"
         objectives = [one.name for one in self.schedule.objectives]
         if self.spec.pretrains and self.held_out and len(objectives) > 1:
             yield (
@@ -315,11 +319,12 @@ def answers_of(recipe: Recipe, store: Store, kept: Answers | None) -> Answers | 
     """Return `kept`, the start model's answers.
 
     If the task needs a list of answers and `kept` is of another task or None, collect new answers from the training
-    records.
+    records. The list of a classifier grows by the new labels of the training records.
     """
     spec, data = find_task(recipe.task), recipe.data
     if spec.training.answers is None or (kept is not None and kept.task == spec.name):
-        return kept
+        more = spec.training.more_answers
+        return kept if more is None or kept is None else more(iterate(store, data.split), kept)
     made = spec.training.answers(iterate(store, data.split), data.answers_at_least, data.answers_most)
     return replace(made, task=spec.name)
 

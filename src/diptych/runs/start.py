@@ -23,7 +23,7 @@ from diptych.runs.learner import Learner
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.words import tokens_of_run, unknown_words
 from diptych.runtime.configs import derive
-from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.errors import CheckpointError, RecipeError, counted
 from diptych.runtime.files import parse_json
 from diptych.runtime.weight_files import find_words
 from diptych.systems import RECIPES, SYSTEMS, hindrance
@@ -250,6 +250,7 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
         tensors = {name: value for name, value in tensors.items() if name not in other}
         if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
             yield f"{start.folder}: its heads for other classes or answers get random weights: {', '.join(fresh)}"
+    labelled = ""
     if answers is not None and start.answers is not None and answers.task != start.answers.task:
         sized = {name for name, old in tensors.items() if name in wanted and old.shape != wanted[name].shape}
         tensors = {
@@ -257,9 +258,14 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
             for name, old in tensors.items()
             if not name.startswith("heads.answer.") and not (name.startswith("heads.") and name in sized)
         }
-    for name, old in tensors.items() if model.config.grows else ():
+    elif answers is not None and start.answers is not None and len(answers.names) > len(start.answers.names):
+        added = answers.names[len(start.answers.names) :]
+        yield f"{start.folder}: its list of labels grows by {counted(added, 'labels')}: {', '.join(added)[:200]}"
+        labelled = f"heads.{answers.task}."
+    for name, old in tensors.items():
         new = wanted.get(name, old)
-        if len(new.shape) > 1 and new.shape[1:] == old.shape[1:] and len(new) > len(old):
+        grows = (labelled and name.startswith(labelled)) or (model.config.grows and len(new.shape) > 1)
+        if grows and new.shape[1:] == old.shape[1:] and len(new) > len(old):
             tensors[name] = torch.cat([old.to(new), new[len(old) :]])
             yield f"{start.folder}: {name} grows from {len(old)} to {len(new)} rows; new rows are random"
     load_into(model, tensors)

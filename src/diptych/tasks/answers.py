@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -85,6 +85,15 @@ class Answers:
         """Map answers to classes, both as listed (such as `t-shirt`) and in VQA's normal form (`t shirt`)."""
         names = {name: number for number, name in enumerate(self.names) if name != UNKNOWN}
         return {normalise_answer(name): number for name, number in reversed(names.items())} | names
+
+
+def outside_notes(outside: Sequence[tuple[str, str]], total: int, noun: str, fate: str) -> Iterator[str]:
+    """Yield a warning about items, as (key, answer), whose answers are not in the model's list."""
+    if outside:
+        yield (
+            f"{len(outside)} of {total} {noun} {fate}: the model's list has none of their answers "
+            f"(the first: {outside[0][0]}, {outside[0][1]!r})"
+        )
 
 
 def rule_notes(questions: Sequence[Question]) -> list[str]:

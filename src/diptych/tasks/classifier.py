@@ -21,7 +21,7 @@ from diptych.objectives import ClassifyStatement, Schedule, together
 from diptych.objectives.settings import Objectives
 from diptych.runtime.errors import DataError
 from diptych.tasks import interface
-from diptych.tasks.answers import Answers
+from diptych.tasks.answers import Answers, outside_notes
 from diptych.tasks.baselines import text_probabilities
 from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
@@ -62,12 +62,17 @@ class Labels(Verdicts):
 
     @property
     def scoring(self) -> TaskScoring:
-        return replace(super().scoring, shown=tuple(metric.name for metric in self.metrics))
+        shown = tuple(metric.name for metric in self.metrics)
+        return replace(super().scoring, shown=shown, outside=self.outside)
 
     def build(self, given: TaskOptions) -> VerdictTask:
         if given.answers is None:
             raise DataError(f"this model has no labels; fine-tune it: diptych finetune {self.task}")
         return LabelTask(self, given.tokens, given.max_words, given.answers.names)
+
+    def outside(self, task: VerdictTask, records: Iterable[Record]) -> list[tuple[str, str]]:
+        """Return (key, label) of all items whose label the model cannot predict."""
+        return [(one.key, one.label) for _, one in self.known(records) if one.label not in task.classes]
 
     def items(
         self, predicted: Mapping[str, Any], records: Iterable[Record]
@@ -178,7 +183,7 @@ def labels_of(task: str, records: Iterable[Record], at_least: int = 1, most: int
 
     If there are more than `most` labels, keep the most frequent.
     """
-    counts = Counter(one.label for record in records for one in _judged(task, record) if one.label)
+    counts = _counts(task, records)
     frequent = sorted(sorted(label for label, n in counts.items() if n >= at_least), key=lambda one: -counts[one])
     if len(names := sorted(frequent[:most])) < 2:
         raise DataError(
@@ -189,7 +194,18 @@ def labels_of(task: str, records: Iterable[Record], at_least: int = 1, most: int
     return Answers(tuple(names), task=task)
 
 
-def _alike(task: Any, _: TrainingRecords) -> Iterator[str]:
+def more_labels(task: str, records: Iterable[Record], kept: Answers) -> Answers:
+    """Return the start model's list `kept`, and after it, in sorted order, the labels that only `records` have."""
+    return replace(kept, names=(*kept.names, *sorted(_counts(task, records).keys() - set(kept.names))))
+
+
+def _counts(task: str, records: Iterable[Record]) -> Counter[str]:
+    return Counter(one.label for record in records for one in _judged(task, record) if one.label)
+
+
+def _notes(labels: Labels, task: Any, records: TrainingRecords) -> Iterator[str]:
+    words = list(records.words())
+    yield from outside_notes(labels.outside(task, words), len(labels.known(words)), labels.noun, "are left out")
     for group in alike(task.names):
         same = ", ".join(map(ascii, group))
         yield f"labels {same} differ only in case or in the form of accents; they are trained as different classes"
@@ -260,7 +276,8 @@ def classifier(
             objectives=(LabelObjectives,),
             small=Small(LabelObjectives(head=name), batch, max_words),
             answers=partial(labels_of, name),
-            notes=_alike,
+            more_answers=partial(more_labels, name),
+            notes=partial(_notes, labels),
         ),
         scoring=labels.scoring,
         interface=interface.TaskInterface(

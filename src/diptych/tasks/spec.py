@@ -101,6 +101,8 @@ class TaskTraining:
     small: Small | None = None  # settings of the task in the recipes SYSTEM/small/TASK
     # (training records, minimum count, maximum number of answers) -> list of the answers that the model can predict
     answers: Callable[[Iterable[Record], int, int | None], Answers] | None = None
+    # (training records, the start model's list) -> list of the model; None: the start model's list is kept as it is.
+    more_answers: Callable[[Iterable[Record], Answers], Answers] | None = None
     # Initialises the heads that are added to a model for the task.
     begin: Callable[[Task, nn.ModuleDict, Heads], None] | None = None
     validation: Callable[[Task, list[Record]], tuple[Task, list[Record]]] | None = (
@@ -133,6 +135,8 @@ class TaskScoring:
     # Groups predictions by query; default: {key of the query: the field `key`}.
     collect: Callable[[Iterable[Prediction]], Predicted] | None = None
     gallery: bool = False  # True: queries rank a gallery, so --queries, --shortlist and --pairs apply
+    # (task, records) -> (key, answer) of each item whose answer is not in the model's list, so it can never be right.
+    outside: Callable[[Any, Iterable[Record]], list[tuple[str, str]]] | None = None
     # Returns the questions of a record for a page of a report; `answered` returns the predicted answers.
     questions: Callable[[Record], Iterable[Question]] | None = None
     answered: Callable[[Predicted], dict[str, str]] | None = None

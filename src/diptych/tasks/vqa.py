@@ -1,7 +1,7 @@
 """Visual question answering as classification over frequent answers, which is usual for VQA v2."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -25,7 +25,7 @@ from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
-from diptych.tasks.answers import UNKNOWN, Answers, rule_notes
+from diptych.tasks.answers import UNKNOWN, Answers, outside_notes, rule_notes
 from diptych.tasks.baselines import BlindAnswers, answer_ceiling, learnt_answers, stronger
 from diptych.tasks.calibration import FEWEST, Calibration, fit_temperature
 from diptych.tasks.influence import weigh_answer
@@ -210,7 +210,7 @@ def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Seque
     return score_of("accuracy", paired_interval(ours, theirs))
 
 
-def answered_questions(records: Sequence[Record]) -> list[Question]:
+def answered_questions(records: Iterable[Record]) -> list[Question]:
     """Return the questions that have reference answers."""
     return [question for record in records for question in record.questions if question.answers]
 
@@ -239,20 +239,21 @@ def _start_from_words(task: Task, heads: nn.ModuleDict, start: Heads) -> None:
             head.begin_as(word, [None, *(ids[0] if len(ids) == 1 else None for ids in pieces)])
 
 
-def _outside(task: Task, records: TrainingRecords) -> Iterator[str]:
+def _outside(task: Any, records: Iterable[Record]) -> list[tuple[str, str]]:
+    """Return (key, first answer) of the answered questions that have no answer in the model's list."""
+    asked = answered_questions(records)
+    return [(one.key, one.answers[0]) for one in asked if not task.answers.scores(one.answers)]
+
+
+def _notes(task: Task, records: TrainingRecords) -> Iterator[str]:
     """Yield warnings about questions without answers, and about questions whose answers are not in the model's list."""
     assert isinstance(task, Vqa)
-    questions = [question for record in records.words() for question in record.questions]
-    answered = [question for question in questions if question.answers]
+    words = list(records.words())
+    questions, answered = [question for record in words for question in record.questions], answered_questions(words)
     if len(answered) < len(questions):
         yield f"{len(questions) - len(answered)} of {len(questions)} questions are left out: they have no answers"
-    outside = [question for question in answered if not task.answers.scores(question.answers)]
-    if outside:
-        fate = "are left out" if task.form == "softmax" else "are trained with every answer as wrong"
-        yield (
-            f"{len(outside)} of {len(questions)} questions {fate}: the model's list has none of their answers "
-            f"(the first: {outside[0].key}, {outside[0].answers[0]!r})"
-        )
+    fate = "are left out" if task.form == "softmax" else "are trained with every answer as wrong"
+    yield from outside_notes(_outside(task, words), len(questions), "questions", fate)
     yield from rule_notes(answered)
 
 
@@ -367,7 +368,7 @@ VQA = TaskSpec(
         small=Small(VqaObjectives(form="softmax")),
         answers=Answers.of,
         begin=_start_from_words,
-        notes=_outside,
+        notes=_notes,
         calibrate=calibrate,
     ),
     scoring=TaskScoring(
@@ -377,6 +378,7 @@ VQA = TaskSpec(
         score=score_vqa,
         baselines=lambda records, training: vqa_baselines(records, answered_questions(training)),
         gain=vqa_gain,
+        outside=_outside,
         questions=lambda record: record.questions,
         answered=dict,
     ),

@@ -24,6 +24,7 @@ from diptych.runtime.configs import derive
 from diptych.runtime.errors import RecipeError, counted
 from diptych.runtime.progress import tell
 from diptych.tasks import find_task
+from diptych.tasks.answers import outside_notes
 from diptych.tasks.caption import Captioning, caption_baselines, extra_caption_scores, score_captions
 from diptych.tasks.scores import Baselines, Score, Scores
 from diptych.tasks.spec import Predicted, TaskScoring, TaskSpec
@@ -77,6 +78,7 @@ def score_model(
         *filter(None, [model.calibration]),
         *_left_out(damaged),
         *more_regions(store, store.split(split), most),
+        *_outside(spec.scoring, answered, records, scores.items),
         *_unseen(records),
     )
     return predictions, replace(
@@ -173,6 +175,12 @@ def _written(model: ModelFolder, decoding: DecodingOptions | None) -> Iterator[s
         if changed:
             values = (f"{name} {value} (recipe: {usual[name]})" for name, value in changed.items())
             yield f"captions written with {', '.join(values)}"
+
+
+def _outside(scoring: TaskScoring, task: Task, records: Sequence[Record], items: int) -> Iterator[str]:
+    """Yield a note on items whose answer the model cannot give."""
+    if scoring.outside is not None:
+        yield from outside_notes(scoring.outside(task, records), items, "items", "can never be right")
 
 
 def _unseen(records: Sequence[Record]) -> Iterator[str]:
