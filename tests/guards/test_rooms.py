@@ -15,38 +15,8 @@ from diptych.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "diptych"
-# Of code; 39,828 before runs in objects, attacks, doors (556), cut LMDBs, [UNK] (W, R, Y, P); then wrong arguments
-# named at once, submit files, a service searched (250, P), NanoDet out of an npm package, `--set least=`, `--images`
-# (412, Z), one process a GPU, compressed data named, stages of mining (90), a judge (96), pools that end (9),
-# messages in full sentences, which take more lines of text and no more code (135, X), ids that count once, tables by
-# tabs, lines of an old Mac, half a surrogate (35, Y), attention without cuDNN where it gives NaN, widths of features
-# (16), labels that differ in case or accents alone, lines cut at line feeds alone (19, Y), checks of scoring before
-# images are opened, fields of a service named as options, arguments named by the function that has them (65, P), h5 in
-# a process of its own, and memory that it shares (155, R), ids that two sets share, answers that VQA's rule takes as
-# one, an id twice among entries, regions written while the next are read (50, Y and R), texts, numbers, models and
-# columns refused that were taken in silence, a time left in days, a tar by its path, labels
-# of questions in the demo (54, P and Y), regions extracted once from Python, values shown that typer refuses (39, P),
-# the next image's h5 arrays requested ahead (17, R), boxes and sizes that disagree, splits by other names, files and
-# ids that were lost in silence, other forms of one character, turned and white-is-zero TIFFs (142, Y), images of pages
-# that scripts fill or unfold (145, Y), a loaded model as a detector (7, P), sizes, boxes and ids of two files that
-# disagree, transparent colours, unseen marks (63, Y), splits, lists and tables of folders and rows (172, Y), draws of
-# splits that are said, rows read in a file of their own (52, Y), CenterNet and features of whole images of another
-# size (206, Z), words with vowel signs (16, Y), texts of pages as browsers show them, splits and lists of mined tables
-# (142, Y), pieces of a public set from one folder, tables by their columns (133, Y), forms that are cut off (7, R),
-# two images' h5 arrays ahead, features from a map of the detector's own ONNX file (20, R and Z), "1 item" (3, P), `~`
-# in paths, changed images found in old stores and runs, runs that on_log ended, ignored arguments refused, errors of
-# one line in notebooks (106, P), changed images by a sample, stages that on_log ended (48, P), changed features,
-# detectors, stores and files of a recipe found when a call is repeated (108, R), zips that lie about their sizes and
-# other inputs of augment, rank and mine (31, R), changed judges and scorers, left tars, damaged settings (46, R),
-# empty chunks of h5 and headers of too many pixels (3, R), names of ONNX that are not UTF-8 (3, R), forgotten images
-# that stayed in the report and in tars (17, R), unknown words and cut texts of questions (61, Y), bytes
-# and copies of forgotten images, forms of hosts, --force in our folders (51, R), edited records, cards, vocabularies
-# and drawn worlds that were replaced, empty paths, misspelt options, lists that cannot be written (87, R),
-# scores of a model that was last trained for another task, empty paths in Python (10, R), folders and files that may
-# not be read, kept permissions, galleries that several open at once and tables of others, Java's own errors and its
-# locale, folders for temporary files, shared memory and the cache that cannot be written (136, R), paced
-# refusals (24, R).
-MOST_LINES = 44_041
+# Lines of code of each package. A landing raises its number by what its issue may still add, and says so.
+MOST_LINES = {"diptych": 44_341}
 
 
 class Read(NamedTuple):
@@ -79,8 +49,9 @@ def test_all_is_in_at_most_eighteen_rooms() -> None:
 
 
 def test_the_code_does_not_grow() -> None:
-    by_room = runpy.run_path(str(ROOT / ".ci" / "lines.py"))["by_room"]
-    assert by_room().total() <= MOST_LINES
+    counted = runpy.run_path(str(ROOT / ".ci" / "lines.py"))["by_package"]()
+    assert counted.keys() == MOST_LINES.keys()
+    assert not {package: lines for package, lines in counted.items() if lines > MOST_LINES[package]}
 
 
 def test_a_public_class_name_is_used_once(files: dict[Path, Read]) -> None:
