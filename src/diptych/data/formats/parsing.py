@@ -14,7 +14,7 @@ from unicodedata import normalize
 from diptych.core import Record
 from diptych.data.formats.values import CORRECT, LOOKED_AT, Ambiguous, JsonValue, Words, text_of_id
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import bytes_of
+from diptych.runtime.files import bytes_of, decoded, encoding_of, opened_text
 from diptych.vision.archives import is_there
 
 T = TypeVar("T")
@@ -25,6 +25,7 @@ MOST_BAD, BAD_SHARE = 10, 0.01  # reading fails if more than this number and thi
 # An error lists at most NAMED places, with SEPARATOR between them, and at most SHOWN characters of a path.
 NAMED, SEPARATOR, SHOWN = 3, " | ", 200
 _ESCAPED = re.compile(r"[\udc80-\udcff]")
+_SEPARATOR = re.compile(r"""\A"?sep=."?(?=[\r\n]|\Z)""")  # first line of a CSV for Excel
 
 
 @dataclass
@@ -171,11 +172,11 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file without its byte order mark. Raises DataError."""
+    """Return the text of a file in UTF-8 or UTF-16, without its byte order mark. Raises DataError."""
     try:
         with _readable(path):
             content = bytes_of(path)
-            return content.decode("utf-8-sig")
+            return decoded(content)
     except UnicodeDecodeError as error:
         now = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "latin1"
         raise DataError(
@@ -196,8 +197,9 @@ def read_lines(path: Path) -> list[str]:
     """
     with _readable(path):
         content = bytes_of(path)
-    # A file that contains null bytes is UTF-16 or not text. In both cases, `read_text` raises one error for the file.
-    text = read_text(path) if b"\0" in content else content.decode("utf-8-sig", "surrogateescape")
+    # A file that contains null bytes is UTF-16 or not text. `read_text` reads it, or raises one error for the file.
+    single = b"\0" not in content and encoding_of(content).startswith("utf-8")
+    text = _SEPARATOR.sub("", decoded(content, "surrogateescape") if single else read_text(path))
     return text.split("\n" if "\n" in text else "\r")
 
 
@@ -258,8 +260,8 @@ def first_line(path: Path) -> tuple[str, bool]:
 
 
 def first_lines(path: Path, most: int = LOOKED_AT) -> list[str]:
-    with _readable(path), path.open(encoding="utf-8-sig", errors="replace") as file:
-        return list(islice((line.strip() for line in file if line.strip()), most))
+    with _readable(path), opened_text(path, "replace") as file:
+        return list(islice((line.strip() for line in file if _SEPARATOR.sub("", line).strip()), most))
 
 
 def parsed_line(path: Path, *names: str) -> JsonValue:
