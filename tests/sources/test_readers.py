@@ -256,7 +256,8 @@ def own_pictures(folder: Path, text: Any) -> object:
 LINE = json.dumps(NLVR)
 WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (coco_both, "{", r"c.json: found no JSON .*line 1, column 2\), expected JSON; correct its syntax"),
-    (coco_both, b"\xff\xfe{", r"c.json: found bytes that are not UTF-8 \(at byte 0\).*iconv"),
+    (coco_both, b"\xff{", r"c.json: found bytes that are not UTF-8 \(at byte 0\).*iconv"),
+    (coco_both, b"\xff\xfe{", r"c.json: found bytes that are not UTF-8 \(at byte 2\).*iconv -f utf-16"),
     (coco_both, "[" * 100_000, "nested too deep"),
     (coco_both, '{"images": [], "images": []}', "found the name `images` twice"),
     (coco_both, [], "c.json: found a list, expected an object with `images`"),
