@@ -82,7 +82,7 @@ CASES: list[tuple[str, bytes, bool]] = [
     # groups
     ("group of ours and all", GROUPS("Disallow: /secret", "Disallow: /").encode(), True),
     ("group of ours without rules", GROUPS("Disallow:", "Disallow: /").encode(), True),
-    ("two groups of ours", (GROUPS("Allow: /", "Allow: /") + "User-agent: diptych-mine\nDisallow: /k.jpg").encode(), False),
+    ("two groups of ours", (GROUPS("Allow: /", "Allow: /") + MINE).encode(), False),
     ("two groups of all", (ALL + "\nUser-agent: *\nAllow: /x\n").encode(), False),
     ("stacked", b"User-agent: *\nUser-agent: Googlebot\nDisallow: /k.jpg\n", False),
     ("stacked with an empty line", b"User-agent: diptych-mine\n\nUser-agent: Googlebot\nDisallow: /k.jpg\n", False),
@@ -145,4 +145,5 @@ def test_a_saved_text_with_a_mark_is_obeyed(tmp_path: Path) -> None:
         (path,) = tmp_path.glob("*.json")
         path.write_text(json.dumps({"origin": "http://a.test", "at": time.time(), "text": text}))
         robots = cache.get("http://a.test")
-        assert robots is not None and not robots.allows("http://a.test/k")
+        assert robots is not None
+        assert not robots.allows("http://a.test/k")
