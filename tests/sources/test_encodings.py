@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from diptych.cli.serve import _token
 from diptych.data.formats.parsing import Skips, first_line, read_lines
 from diptych.data.formats.table import read
 from diptych.data.store.corpus import Lines
@@ -19,7 +18,7 @@ from diptych.mining.pages import inputs
 from diptych.mining.pages.texts import Vocabularies
 from diptych.mining.scorer import labelled
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import decoded, opened_text, saved_json, text_of
+from diptych.runtime.files import as_text, opened_text, saved_json, text_of
 from diptych.vision.features.profile import NAMED_IN, name_of
 
 MARK = "\ufeff"
@@ -71,9 +70,8 @@ def test_texts_of_commands_are_read_in_each(tmp_path: Path, encode: Callable[[st
         (tmp_path / name).write_bytes(encode(text))
         return tmp_path / name
 
-    assert _token(saved("token", "secret\r\n")) == "secret"
     assert text_of(saved("t", "a\r\nb\rc é\n")) == "a\nb\nc é\n"
-    assert decoded(encode("a\r\nb")) == "a\r\nb"
+    assert as_text(encode("a\r\nb")) == "a\r\nb"
     with opened_text(saved("t", "a\r\né\n")) as file:
         assert list(file) == ["a\n", "é\n"]
     assert saved_json(saved("v.json", '{"é": 1}'), dict) == {"é": 1}
@@ -119,10 +117,11 @@ def test_other_bytes_are_refused_and_replaced_where_asked(tmp_path: Path, conten
     ("content", "text"),
     [(b"", ""), (b"a", "a"), (b"a\0", "a"), (b"\0a", "a"), (b"\xef\xbb\xbf", ""), (b"\xff\xfe", ""),
      (b"\0 a dog", "\0 a dog"), (b"a\0 dog runs", "a\0 dog runs"), (b"a dog" + bytes(90), "a dog" + "\0" * 90),
+     (bytes(9), "\0" * 9), (bytes(8), "\0" * 8),
      (("a" + "犬" * 9).encode("utf-16"), "a" + "犬" * 9)],
 )  # fmt: skip
 def test_short_texts_and_single_nuls(content: bytes, text: str) -> None:
-    assert decoded(content) == text
+    assert as_text(content) == text
 
 
 def test_latin_1_in_a_table_costs_its_line_or_the_file(tmp_path: Path) -> None:

@@ -104,17 +104,17 @@ def refuse_links_out(folder: Path) -> None:
 
 
 def encoding_of(start: bytes) -> str:
-    """Return Python's codec for a text that begins with these bytes; it removes the byte order mark.
+    """Return Python's codec for a text that begins with these bytes. The codec removes a byte order mark.
 
-    Without a mark, a text is UTF-16 (or UTF-32) if its first character and most others have a NUL beside it, else
-    UTF-8.
+    Without a mark, a text is UTF-16 if one byte of its first character, and of most others, is NUL; else UTF-8.
     """
     encoding = json.detect_encoding(start)
-    beside = start[encoding.endswith("le") : 4096 : 2]
-    return encoding if not encoding.endswith(("le", "be")) or 2 * beside.count(0) > len(beside) else "utf-8"
+    high = start[encoding == "utf-16-le" : 4096 : 2]
+    marked = encoding in ("utf-8-sig", "utf-16", "utf-32")
+    return encoding if marked or (encoding.startswith("utf-16") and 2 * high.count(0) > len(high)) else "utf-8"
 
 
-def decoded(content: bytes, errors: str = "strict") -> str:
+def as_text(content: bytes, errors: str = "strict") -> str:
     """Return the text of bytes from outside, without their byte order mark.
 
     Raises ValueError if the bytes do not have the encoding that `encoding_of` finds.
@@ -123,13 +123,13 @@ def decoded(content: bytes, errors: str = "strict") -> str:
 
 
 def opened_text(path: Path, errors: str = "strict") -> TextIOWrapper:
-    """Open a file whose text, as by `decoded`, is read in parts. Lines end with `\n`, `\r\n` or `\r`."""
+    """Open a file whose text, as by `as_text`, is read in parts. Lines end with `\n`, `\r\n` or `\r`."""
     file = path.open("rb")
     return TextIOWrapper(file, encoding_of(file.peek(4)), errors)
 
 
 def text_of(path: Path, errors: str = "strict") -> str:
-    """Return the text of a file. Raises OSError like `refuse_endless`, and ValueError like `decoded`."""
+    """Return the text of a file. Raises OSError like `refuse_endless`, and ValueError like `as_text`."""
     refuse_endless(path)
     with opened_text(path, errors) as file:
         return file.read()

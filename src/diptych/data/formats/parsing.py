@@ -14,7 +14,7 @@ from unicodedata import normalize
 from diptych.core import Record
 from diptych.data.formats.values import CORRECT, LOOKED_AT, Ambiguous, JsonValue, Words, text_of_id
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import bytes_of, decoded, encoding_of, opened_text
+from diptych.runtime.files import as_text, bytes_of, opened_text
 from diptych.vision.archives import is_there
 
 T = TypeVar("T")
@@ -171,12 +171,12 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, errors: str = "strict") -> str:
     """Return the text of a file in UTF-8 or UTF-16, without its byte order mark. Raises DataError."""
     try:
         with _readable(path):
             content = bytes_of(path)
-            return decoded(content)
+            return as_text(content, errors)
     except UnicodeDecodeError as error:
         now = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "latin1"
         raise DataError(
@@ -195,11 +195,9 @@ def read_lines(path: Path) -> list[str]:
 
     Bytes that are not UTF-8 are escaped; `check_utf8` raises an error for a line that has such bytes.
     """
-    with _readable(path):
-        content = bytes_of(path)
-    # A file that contains null bytes is UTF-16 or not text. `read_text` reads it, or raises one error for the file.
-    single = b"\0" not in content and encoding_of(content).startswith("utf-8")
-    text = _SEPARATOR.sub("", decoded(content, "surrogateescape") if single else read_text(path))
+    text = _SEPARATOR.sub("", read_text(path, "surrogateescape"))
+    if "\0" in text:  # not text: one error for the file, in place of one per line
+        read_text(path)
     return text.split("\n" if "\n" in text else "\r")
 
 

@@ -22,7 +22,7 @@ from diptych.runtime.files import parse_json, text_of, write_atomically
 THRICE = 3
 # A line of a robots.txt: its field and its value. Misspellings of Disallow count, and bytes before the field do not.
 _LINE = re.compile(r"[^!-~]*+(user[-\s]*agent|d[ais]+ll?[ao]w|allow|crawl[-\s]delay)(?![\w-])\s*+:?\s*+(.*)", re.I)
-_TOKEN = re.compile(r"\*?([a-z_-]+)|\*", re.I)  # a product token, up to what is no part of it, such as a version
+_TOKEN = re.compile(r"\*?([a-z_-]+)|\*", re.I)  # a product token, up to the first other character
 _DAMAGE = re.compile("[\0-\x1f\x7f\x85\u2028\u2029\ufffd]")  # in a path: replaced bytes, and controls
 
 
@@ -151,7 +151,7 @@ def lines_for(text: str, agent: str) -> list[tuple[str, str]]:
         ruled = ruled or field in ("allow", "disallow")
         for group in named if field != "allow" or not damage else ():
             group.append((field, value))
-    own = _TOKEN.match(agent.lstrip("*"))
+    own = _TOKEN.match(agent)
     return groups.get(own[0].lower() if own else "", groups.get("*", []))
 
 

@@ -17,7 +17,7 @@ from diptych.data.formats.values import listed_texts
 from diptych.mining.pages import addresses
 from diptych.mining.tables import digest
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.runtime.files import decoded, files_below, opened_text, parse_json, sha256_of, text_of
+from diptych.runtime.files import as_text, files_below, opened_text, parse_json, sha256_of, text_of
 
 InputKind = Literal["warc", "html", "visit", "pairs", "tar", "pictures"]
 WANTED = (
@@ -119,7 +119,7 @@ def _kind(path: Path) -> InputKind:
         return "tar"
     if start[:4] == b"PAR1" or name.endswith((".tsv", ".parquet")):
         return "pairs"
-    first = decoded(start, "replace").lstrip().splitlines()[:1]
+    first = as_text(start, "replace").lstrip().splitlines()[:1]
     if name.endswith((".jsonl", ".ndjson")) or (first and first[0].startswith("{")):
         return _kind_of_line(path, first[0] if first else "")
     if first and ADDRESS.match(first[0]):
