@@ -126,6 +126,14 @@ def test_our_own_token_is_cut_too_and_a_delay_is_of_our_group() -> None:
     text = "User-agent: *\nCrawl-delay: 9\n\nUser-agent: x\nDisallow: /\n\nUser-agent: diptych-mine/2\nCrawl-delay: 3\n"
     assert Robots(MARK + text, "diptych-mine").delay == 3
     assert Robots(MARK + text, "other").delay == 9
+    assert Robots("User-agent:\nDisallow: /\n\nUser-agent: 7\nDisallow: /\n", "7").allows("http://a.test/k")
+
+
+def test_many_agents_of_one_group_cost_little() -> None:
+    text = "".join(f"User-agent: {name}\n" * 9000 for name in ("*", "diptych-mine")) + "Disallow: /k\n" * 20_000
+    begun = time.process_time()
+    assert not Robots(text, "diptych-mine").allows("http://a.test/k")
+    assert time.process_time() - begun < 5
 
 
 def test_what_a_host_sends_with_a_mark_is_obeyed(tmp_path: Path) -> None:

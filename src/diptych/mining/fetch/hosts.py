@@ -22,7 +22,7 @@ from diptych.runtime.files import parse_json, text_of, write_atomically
 THRICE = 3
 # A line of a robots.txt: its field and its value. Misspellings of Disallow count, and bytes before the field do not.
 _LINE = re.compile(r"[^!-~]*+(user[-\s]*agent|d[ais]+ll?[ao]w|allow|crawl[-\s]delay)(?![\w-])\s*+:?\s*+(.*)", re.I)
-_TOKEN = re.compile(r"\*?([a-z_-]+)|\*", re.I)  # a product token, up to the first other character
+_TOKEN = re.compile(r"\*?([a-z_-]+)|\*", re.I)
 _DAMAGE = re.compile("[\0-\x1f\x7f\x85\u2028\u2029\ufffd]")  # in a path: replaced bytes, and controls
 
 
@@ -136,23 +136,27 @@ def lines_for(text: str, agent: str) -> list[tuple[str, str]]:
     up to a damaged character, and an Allow that has one is left out, so that no more is allowed than was meant.
     """
     groups = dict[str, list[tuple[str, str]]]()
-    named, ruled = list[list[tuple[str, str]]](), False
+    ours, named, ruled = _token(agent) or "*", set[str](), False
     for raw in re.split("[\r\n]", text.replace("\ufeff", "")):
         line = raw.replace("\0", "") if 3 * raw.count("\0") > len(raw) else raw  # a file of UTF-8 and UTF-16
         if (match := _LINE.match(line.partition("#")[0])) is None:
             continue
         field, (value, *damage) = match[1].lower(), _DAMAGE.split(match[2].strip(), maxsplit=1)
         if field.startswith("user"):
-            named, ruled = [] if ruled else named, False
-            if token := _TOKEN.match(value):
-                named.append(groups.setdefault((token[1] or "*").lower(), []))
+            named = (set[str]() if ruled else named) | {_token(value)} & {ours, "*"}
+            groups, ruled = {name: [] for name in named} | groups, False
             continue
         field = "disallow" if field.startswith("d") else field
         ruled = ruled or field in ("allow", "disallow")
-        for group in named if field != "allow" or not damage else ():
-            group.append((field, value))
-    own = _TOKEN.match(agent)
-    return groups.get(own[0].lower() if own else "", groups.get("*", []))
+        for name in named if field != "allow" or not damage else ():
+            groups[name].append((field, value))
+    return groups.get(ours, groups.get("*", []))
+
+
+def _token(value: str) -> str:
+    """Return a product token in lower case, up to the first other character, such as that of a version; or `*`."""
+    match = _TOKEN.match(value)
+    return (match[1] or "*").lower() if match else ""
 
 
 class RobotsCache:
