@@ -204,8 +204,9 @@ class Dataset(Sequence[Example]):
         that is not a file, a copy is stored in the cache. A caption or answer is a text, a list of texts, or a text
         that holds such a list, such as "['a dog', 'a cat']". For several questions in a row, the answers are a list of
         lists, one per question. Rows of a `DatasetDict` without a split of their own keep its splits. Other rows
-        without a split have that of a row with the same image, else a split drawn from `seed` and the image's path as
-        the row has it, with the shares of `read`. Rows with the same image are joined. Raises DataError, with the row's
+        without a split have that of a row with the same image, else a split drawn from `seed` and the image's path in
+        the current folder, with the shares of `read`. If an image lies elsewhere, it is the path in the folder that all
+        images have in common. Rows with the same image are joined. Raises DataError, with the row's
         index, for a row without texts or without an image.
         """
         with _warned("rows", False) as skips:
