@@ -69,18 +69,18 @@ def test_coco(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "suffix"),
     [
-        "\ufeffa.jpg#0\tA dog .\r\nx#b.jpg#0\tA cat\u2028 .\r\na.jpg#1\t\r\n",
-        "\ufeffimage,caption\r\na.jpg,A dog .\r\n\r\nx#b.jpg,A cat\u2028 .\r\na.jpg,\r\n",
+        ("\ufeffa.jpg#0\tA dog .\r\nx#b.jpg#0\tA cat\u2028 .\r\na.jpg#1\t\r\n", ""),
+        ("\ufeffimage,caption\r\na.jpg,A dog .\r\n\r\nx#b.jpg,A cat\u2028 .\r\na.jpg,\r\n", ".jpg"),
     ],
 )
-def test_flickr8k_of_either_form(text: str, tmp_path: Path) -> None:
+def test_flickr8k_of_either_form(text: str, suffix: str, tmp_path: Path) -> None:
     """Marks of bytes and of lines' ends, a `#` in a name, a line of Unicode's in a caption, and one without words."""
     skips = Skips()
     dog, cat = flickr8k.read(Wanted(split="val", skips=skips), source(tmp_path, "c.token", text))
-    assert (dog.key, dog.captions, dog.split) == ("a", ("A dog .",), "val")
-    assert (cat.key, cat.captions) == ("x#b", ("A cat\u2028 .",))
+    assert (dog.key, dog.captions, dog.split) == (f"a{suffix}", ("A dog .",), "val")
+    assert (cat.key, cat.captions) == (f"x#b{suffix}", ("A cat\u2028 .",))
     assert "empty captions: 1" in str(skips)
     assert {record.split for record in formats.read(tmp_path / "c.token", need_pictures=False)} <= {
         "train",

@@ -111,7 +111,7 @@ class Columns:
         return names[0] if names else None
 
     def _questions(self, row: Any, number: int, key: str, place: str) -> Iterator[Question]:
-        """Yield the row's questions. Several questions need a list of answers for each. `place`: of the row in an id."""
+        """Yield the row's questions; ids begin with `place`. Several questions need a list of answers for each."""
         queries, answers = (self._cell(row, number, name) for name in ("question", "answer"))
         texts, groups = _texts(queries, number), [every := _texts(answers, number)] * len(queries)
         equal = 1 < len(queries) == len(answers)

@@ -34,9 +34,9 @@ _TOKEN_LINE = re.compile(r"([^\t]+)(#\d+)(?:\t(.*))?")
 def read(wanted: Wanted, table: Source) -> list[Record]:
     """Read lines `NAME#NUMBER TAB caption`, or a table with the columns `image` and `caption` (commas or tabs).
 
-    One record per image, in the order of its first caption. Its key is its name, in a table with the suffix. Splits come from a column `split`, else from the lists of
-    image names in the same folder. Images that no list contains are counted in `wanted.skips` and left out. Raises
-    DataError if no caption is left.
+    One record per image, in the order of its first caption. In a table, the key is the image's name with the suffix.
+    Splits come from a column `split`, else from the lists of image names in the same folder. Images that no list
+    contains are counted in `wanted.skips` and left out. Raises DataError if no caption is left.
     """
     path, skips, head = table.path, wanted.skips, list[str]()
     if _is_kaggles(table):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from typing import Any
+from unicodedata import normalize
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -54,4 +55,5 @@ def _keys(wanted: Wanted, image: dict[str, Any], where: str) -> tuple[str, ...]:
     """Return the possible keys of an image, the shortest first. For a/b.jpg, they are b, a/b and a/b.jpg."""
     name, folder = str(image.get("filename")), image.get("filepath")
     path = wanted.name_of(name if folder is None else f"{folder}/{name}", where)
+    name = path if folder is None else normalize("NFC", name)
     return tuple(dict.fromkeys((key_of_name(name), key_of_name(path), path)))
