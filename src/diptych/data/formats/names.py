@@ -2,7 +2,6 @@
 
 import os
 import posixpath
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from unicodedata import normalize
@@ -43,16 +42,11 @@ class Names:
 
 
 def _plain(image: str, folders: tuple[Path, ...]) -> str:
-    name = normalize("NFC", posixpath.normpath(image))
-    if name.startswith("/"):
-        for root in (normalize("NFC", place) for folder in folders for place in _places(folder)):
+    name = posixpath.normpath(image)
+    for folder in folders if name.startswith("/") else ():
+        for root in (os.path.abspath(folder), os.path.realpath(folder)):
             name = name.removeprefix(f"{root.rstrip('/')}/")
-    return name
-
-
-def _places(folder: Path) -> Iterator[str]:
-    yield os.path.abspath(folder)
-    yield os.path.realpath(folder)
+    return normalize("NFC", name)
 
 
 def _file(image: str, folders: tuple[Path, ...]) -> tuple[int, int] | None:
