@@ -95,11 +95,8 @@ class Columns:
             base = os.path.commonpath([os.path.dirname(os.path.abspath(file)) for file in files.values()])
         wanted = replace(self.wanted, pictures=Path(base))
         keys = {key: wanted.name_of(key if base == here else file, key) for key, file in files.items()}
-        return [
-            replace(r, key=key, questions=tuple(replace(one, key=f"{key}/{one.key}") for one in r.questions))
-            for r in records
-            for key in [keys.get(r.key, r.key)]
-        ]
+        named = (replace(r, key=keys.get(r.key, r.key)) for r in records)
+        return [replace(r, questions=tuple(replace(q, key=f"{r.key}/{q.key}") for q in r.questions)) for r in named]
 
     def _split(self, row: Any, number: int) -> str | None:
         given = _listed(self._value(row, number, "split"))
