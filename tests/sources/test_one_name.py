@@ -20,6 +20,7 @@ from diptych.data.formats.format import drawn_split
 from diptych.data.formats.names import OTHERWISE
 from diptych.data.formats.parsing import BAD, Skips
 from diptych.data.formats.table import read
+from diptych.runtime.errors import DataError
 
 CAFE = "p/café.png"
 FORMS = {  # {kind: another form of p/a.png or p/café.png}
@@ -170,6 +171,21 @@ def test_the_split_does_not_depend_on_how_a_path_is_written(
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 assert splits_of(Dataset.from_rows(form).records) == wanted
+
+
+def test_two_data_sets_do_not_join_two_images_that_have_one_key(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("far", "out"):
+        (folder / name).mkdir()
+    Image.new("RGB", (8, 8), "red").save(folder / "out" / "a.png")
+    monkeypatch.chdir(folder / "far")
+    first, second, same = (
+        Dataset.from_rows([{"image": folder / name / "a.png", "caption": "a dog", "split": "train"}])
+        for name in ("p", "out", "q")
+    )
+    assert [one.record.key for one in (*first, *second, *same)] == ["a.png"] * 3
+    assert (first + same)[0].captions == ("a dog", "a dog")
+    with pytest.raises(DataError, match="found one key of two images"):
+        first + second
 
 
 def test_two_rows_of_one_link_are_one_image_and_ids_of_questions_stay_unique(folder: Path) -> None:

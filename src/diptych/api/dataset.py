@@ -17,6 +17,7 @@ from diptych.api.arguments import at_home, check_features, check_path, check_typ
 from diptych.api.mapped import Mapped, detector_folder
 from diptych.api.rows import Columns
 from diptych.core import Question, Record
+from diptych.data.extract.extract import is_another
 from diptych.data.extract.own_data import store_of
 from diptych.data.formats import coco
 from diptych.data.formats.format import Source, Wanted, usual_split, with_usual_splits
@@ -97,10 +98,15 @@ class Dataset(Sequence[Example]):
     def __add__(self, other: Dataset) -> Dataset:
         """Return a data set with the images of both data sets.
 
-        If both have an image, its texts are joined. Raises DataError for an image in two splits.
+        If both have an image, its texts are joined. Raises DataError for an image in two splits, and for two images
+        with one key.
         """
         if not isinstance(other, Dataset):
             return NotImplemented
+        images = {one.key: one.image for one in self.records}
+        for one in other.records:
+            if is_another(one.image, there := images.get(one.key)):
+                raise DataError(f"found one key of two images, {there} and {one.image}; read both at once", key=one.key)
         return Dataset(combined(self.records, other.records), self.name)
 
     @python_errors

@@ -108,8 +108,7 @@ class _Taken:
 
     def record(self, name: str, texts: tuple[tuple[str, str], ...], where: str) -> Record:
         split = self.splits.get(name) or self.named.get(name)
-        key = name if self.head else None
-        return self.wanted.record(name, where, key=key, split=split, **named_captions(texts))
+        return self.wanted.record(name, where, key=name if self.head else None, split=split, **named_captions(texts))
 
 
 def is_table(table: Source) -> bool:

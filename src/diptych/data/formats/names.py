@@ -29,23 +29,19 @@ class Names:
             own = _file(image, folders)
             name = _plain(image if own is not None else image.replace("\\", "/"), folders)
             other = own if name == image else _file(name, folders)
-            if own is not None and other not in (None, own):
-                name = image
-            if (file := own or other) is not None:
-                name = self._files.setdefault(file, name)
+            name = image if own is not None and other not in (None, own) else name  # of two files, each keeps its own
+            name = self._files.setdefault(file, name) if (file := own or other) is not None else name
             if name in self.first:
                 skips.add(OTHERWISE, where)
-            inside = not image.startswith("/") and ".." not in image.split("/")
-            self.first.setdefault(name, image if inside else name)
+            self.first.setdefault(name, name if image.startswith("/") or ".." in image.split("/") else image)
             self._names[image] = name
         return name
 
 
 def _plain(image: str, folders: tuple[Path, ...]) -> str:
     name = posixpath.normpath(image)
-    for folder in folders if name.startswith("/") else ():
-        for root in (os.path.abspath(folder), os.path.realpath(folder)):
-            name = name.removeprefix(f"{root.rstrip('/')}/")
+    for root in [of(one) for one in folders for of in (os.path.abspath, os.path.realpath)] if name[0] == "/" else ():
+        name = name.removeprefix(f"{root.rstrip('/')}/")
     return normalize("NFC", name)
 
 
