@@ -204,8 +204,9 @@ def _robots(folder: Path) -> None:
 
 def _read_robots(folder: Path) -> None:
     from diptych.mining.fetch.hosts import Robots, seconds_of
+    from diptych.runtime.files import as_text
 
-    text = (folder / "robots.txt").read_bytes().decode("utf-8", "replace")
+    text = as_text((folder / "robots.txt").read_bytes(), "replace")
     robots = Robots(text, "diptych")
     robots.allows("http://a.test/ab")
     assert robots.delay >= 0

@@ -1,10 +1,16 @@
 """What `diptych score` reports of a file of true answers that it does not read whole."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
+from diptych.data.leakage import Leakage
 from diptych.runs.evaluation.evaluate import score_file
+from diptych.runs.reports.tables import score_table
+from diptych.tasks.scores import Score, Scores
 
 
 def write(path: Path, content: Any) -> Path:
@@ -26,3 +32,13 @@ def test_an_empty_answer_among_ten_is_named_with_the_scores(tmp_path: Path) -> N
 
     assert "left out of questions.json and annotations.json: empty answers: 1 (the first: annotations.json" in notes({})
     assert "left out" not in notes({"answers": [*answers[:-1], {"answer": "rat"}]})
+
+
+def test_the_images_that_a_model_was_trained_on_are_the_first_line() -> None:
+    told = Console(file=io.StringIO(), width=100)
+    scores = Scores("caption", (Score("CIDEr", 1.0),), 10, 50, trained_on=Leakage(10, 0, 10))
+    told.print(score_table(scores))
+    first, second, *_ = told.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert first == "10 of 10 test images were trained on, and 0 near copies"
+    assert second.startswith("50 captions of 10 images")
+    assert scores.to_json()["trained_on"]["exact"] == 10

@@ -121,7 +121,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("objects alone", lines({"image": "0.png", "objects": [{"kind": "dog", "box": [1, 1, 9, 9]}]}), TUNED, 1, "(no texts)"),
     ("blank lines alone", lines("", "  ", ""), SEEN, 1, "found nothing to train on"),
     ("not UTF-8", lines('{"image": "é.png"}', '{"image": "à.png"}', encoding="latin1"), SEEN, 1, "not UTF-8 (at character"),
-    ("UTF-16", lines(*GOOD, encoding="utf-16"), SEEN, 1, "iconv"),
+    ("UTF-16 cut short", file("mine.jsonl", json.dumps(GOOD[0]).encode("utf-16")[:-1]), SEEN, 1, "iconv"),
     ("zero bytes", file("mine.jsonl", b"\0" * 100), SEEN, 1, "line 1: found no JSON"),
     ("a picture posing as lines", lambda: shutil.copy("0.png", "mine.jsonl") and None, SEEN, 1, "not UTF-8"),
     ("no image", lines({"captions": ["a dog"]}), SEEN, 1, "expected one with `image`"),
@@ -150,7 +150,7 @@ CASES: list[tuple[str, Callable[[], None], str, int, str]] = [
     ("a folder without given", nothing, f"{SEEN} --features features", 2, "belong together"),
     ("features of text", every_npz(features=np.array([["a"]])), GIVEN, 1, "`features` of type <U1, expected numbers"),
     ("class names too few", file("features/classes.txt", b"dog\nbird\n"), GIVEN, 1, "found 2 names, expected one for each of the 3"),
-    ("names not UTF-8", file("features/classes.txt", b"\xff\xfe"), GIVEN, 1, "not UTF-8"),
+    ("names not UTF-8", file("features/classes.txt", b"\xff\xff"), GIVEN, 1, "not UTF-8"),
     # models
     ("features of another size", store_of_others, "finetune caption --data given --model demo --out out", 1, "feature_size: 16, not 12"),
     ("and the command that mends it", store_of_others, "finetune caption --data given --model demo --out out", 1, "extract them again: diptych extract DATA --out OUT --detector"),
@@ -305,8 +305,10 @@ def test_many_that_make_no_sense_are_an_error_unless_they_may_be_skipped(
 
 def test_a_byte_order_mark_and_windows_lines_are_read(folder: Path, run: Callable[..., Result]) -> None:
     text = "\r\n".join(map(json.dumps, GOOD))
-    (folder / "mine.jsonl").write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert run(*SEEN.split()).out == "3 extracted; out\n"
+    for encoding in ("utf-8-sig", "utf-16", "utf-16-le"):
+        shutil.rmtree("out", ignore_errors=True)
+        (folder / "mine.jsonl").write_bytes(text.encode(encoding))
+        assert run(*SEEN.split()).out == "3 extracted; out\n"
 
 
 def test_what_teaches_nothing_is_counted(folder: Path, run: Callable[..., Result]) -> None:

@@ -275,6 +275,12 @@ def test_an_object_of_many_keys_is_not_validated(local: Local) -> None:
     assert problem(answer)["detail"] == "the JSON has 9,000 fields; expected at most 64"
 
 
+def test_json_may_begin_with_a_mark(local: Local) -> None:
+    body, kind = '{"question": 3}', {"content-type": "application/json"}
+    plain, marked = (local.post("/v1/ask", content=body.encode(one), headers=kind) for one in ("utf-8", "utf-8-sig"))
+    assert problem(plain) == problem(marked)
+
+
 def test_another_content_type_is_named(local: Local) -> None:
     answer = local.post("/v1/ask", content=b"x", headers={"content-type": "text/plain"})
     assert problem(answer)["status"] == 415

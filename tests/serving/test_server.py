@@ -27,7 +27,7 @@ from diptych.cli import app
 from diptych.runtime.errors import DataError, RecipeError, ServingError
 from diptych.serving import Predictor
 from diptych.serving.client import Client
-from diptych.serving.service import protocol
+from diptych.serving.service import protocol, server
 from diptych.serving.service.service import Service
 from diptych.tasks import CAPTION
 from diptych.tasks.caption import CaptionRequest
@@ -234,6 +234,19 @@ def test_a_service_for_other_machines_wants_a_token(model, tmp_path, monkeypatch
         app(["serve", folder, "--token-file", str(tmp_path / "token")], standalone_mode=False)
     with pytest.raises(RecipeError, match="cannot read --token-file"):
         app(["serve", folder, "--token-file", str(tmp_path / "none")], standalone_mode=False)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_token_that_notepad_saved_is_read(model, tmp_path, monkeypatch, encoding):
+    def made(service, token, *more):
+        service.stop()
+        raise RecipeError(f"the token is {token!r}")
+
+    monkeypatch.setattr(server, "make_server", made)
+    (tmp_path / "token").write_bytes("secret\r\n".encode(encoding))
+    given = ["serve", str(model.folder.folder), "--port", "0", "--token-file", str(tmp_path / "token")]
+    with pytest.raises(RecipeError, match="the token is 'secret'"):
+        app(given, standalone_mode=False)
 
 
 def test_a_port_that_is_taken_is_told(model):

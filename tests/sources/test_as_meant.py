@@ -210,7 +210,7 @@ def test_a_table_of_images_and_captions_is_read_by_its_columns(which: str, name:
     saved(tmp_path, "3.jpg", picture())
     skips = Skips()
     (one,) = read(saved(tmp_path, name, TABLES[which]), skips=skips)
-    assert (one.key, one.captions) == ("3", ("x y", "z w"))
+    assert (one.key, one.captions) == ("3.jpg", ("x y", "z w"))
     assert one.split == "val" or "plit" not in TABLES[which]
     if which != "split":
         assert not skips.counts

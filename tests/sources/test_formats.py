@@ -65,9 +65,9 @@ FILES: list[tuple[str, str, Any, Callable[[Record], Any], Any]] = [
     ("hateful-memes", "test.jsonl", {"id": 8291, "img": "a.jpg", "text": "what a day"}, lambda one: one.more["classify"], (TaskItem("8291", "what a day"),)),
     ("lines", "own.jsonl", {"image": "a.jpg", "text": "what a day", "label": "Funny"}, lambda one: one.more["classify"], (TaskItem("a.jpg/0", "what a day", ("Funny",)),)),
     ("flickr8k", "results.token", "a.jpg#0\tA dog .\na.jpg#1\tIt has a #1 .", lambda one: one.captions, ("A dog .", "It has a #1 .")),
-    ("flickr8k", "captions.txt", 'image,caption\na.jpg,A dog .\na.jpg,"A dog , and a cat"', lambda one: (one.key, one.captions), ("a", ("A dog .", "A dog , and a cat"))),
+    ("flickr8k", "captions.txt", 'image,caption\na.jpg,A dog .\na.jpg,"A dog , and a cat"', lambda one: (one.key, one.captions), ("a.jpg", ("A dog .", "A dog , and a cat"))),
     ("flickr8k", "c.csv", '"image","caption"\ra.jpg,A dog .\r', lambda one: one.captions, ("A dog .",)),
-    ("flickr8k", "c.tsv", 'image\tcaption\na.jpg\tA dog .\na.jpg\t"Wow" , a cat', lambda one: (one.key, one.captions), ("a", ("A dog .", '"Wow" , a cat'))),
+    ("flickr8k", "c.tsv", 'image\tcaption\na.jpg\tA dog .\na.jpg\t"Wow" , a cat', lambda one: (one.key, one.captions), ("a.jpg", ("A dog .", '"Wow" , a cat'))),
     ("conceptual", "h.tsv", "caption\timage_url\na dog\ta.jpg", lambda one: (one.key, one.captions), ("h/000001", ("a dog",))),
     ("conceptual", "t.tsv", "a dog\ta.jpg", lambda one: (one.key, one.captions), ("t/000000", ("a dog",))),
 ]  # fmt: skip

@@ -69,18 +69,18 @@ def test_coco(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "suffix"),
     [
-        "\ufeffa.jpg#0\tA dog .\r\nx#b.jpg#0\tA cat\u2028 .\r\na.jpg#1\t\r\n",
-        "\ufeffimage,caption\r\na.jpg,A dog .\r\n\r\nx#b.jpg,A cat\u2028 .\r\na.jpg,\r\n",
+        ("\ufeffa.jpg#0\tA dog .\r\nx#b.jpg#0\tA cat\u2028 .\r\na.jpg#1\t\r\n", ""),
+        ("\ufeffimage,caption\r\na.jpg,A dog .\r\n\r\nx#b.jpg,A cat\u2028 .\r\na.jpg,\r\n", ".jpg"),
     ],
 )
-def test_flickr8k_of_either_form(text: str, tmp_path: Path) -> None:
+def test_flickr8k_of_either_form(text: str, suffix: str, tmp_path: Path) -> None:
     """Marks of bytes and of lines' ends, a `#` in a name, a line of Unicode's in a caption, and one without words."""
     skips = Skips()
     dog, cat = flickr8k.read(Wanted(split="val", skips=skips), source(tmp_path, "c.token", text))
-    assert (dog.key, dog.captions, dog.split) == ("a", ("A dog .",), "val")
-    assert (cat.key, cat.captions) == ("x#b", ("A cat\u2028 .",))
+    assert (dog.key, dog.captions, dog.split) == (f"a{suffix}", ("A dog .",), "val")
+    assert (cat.key, cat.captions) == (f"x#b{suffix}", ("A cat\u2028 .",))
     assert "empty captions: 1" in str(skips)
     assert {record.split for record in formats.read(tmp_path / "c.token", need_pictures=False)} <= {
         "train",
@@ -256,7 +256,8 @@ def own_pictures(folder: Path, text: Any) -> object:
 LINE = json.dumps(NLVR)
 WRONG: list[tuple[Callable[[Path, Any], object], Any, str]] = [
     (coco_both, "{", r"c.json: found no JSON .*line 1, column 2\), expected JSON; correct its syntax"),
-    (coco_both, b"\xff\xfe{", r"c.json: found bytes that are not UTF-8 \(at byte 0\).*iconv"),
+    (coco_both, b"\xff{", r"c.json: found bytes that are not UTF-8 \(at byte 0\).*iconv"),
+    (coco_both, b"\xff\xfe{", r"c.json: found bytes that are not UTF-8 \(at byte 2\).*iconv -f utf-16"),
     (coco_both, "[" * 100_000, "nested too deep"),
     (coco_both, '{"images": [], "images": []}', "found the name `images` twice"),
     (coco_both, [], "c.json: found a list, expected an object with `images`"),

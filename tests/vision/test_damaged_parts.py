@@ -191,8 +191,8 @@ def test_a_line_that_is_no_utf8_costs_itself(tmp_path: Path) -> None:
         skips = Skips()
         assert len(read(tmp_path / name, need_pictures=False, skips=skips)) == MANY - 1
         assert (skips.counts, "line 3: found bytes that are not UTF-8" in skips.first[BAD]) == ({BAD: 1}, True)
-    for encoding in ("latin1", "utf-16"):
-        (tmp_path / "c.jsonl").write_bytes("\n".join(lines).encode(encoding))
+    for encoding, end in (("latin1", b""), ("utf-16", b"\n")):
+        (tmp_path / "c.jsonl").write_bytes("\n".join(lines).encode(encoding) + end)
         with pytest.raises(DataError, match=r"c.jsonl.*bytes that are not UTF-8.*iconv"):
             read(tmp_path / "c.jsonl", need_pictures=False)
 

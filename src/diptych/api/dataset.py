@@ -17,6 +17,7 @@ from diptych.api.arguments import at_home, check_features, check_path, check_typ
 from diptych.api.mapped import Mapped, detector_folder
 from diptych.api.rows import Columns
 from diptych.core import Question, Record
+from diptych.data.extract.extract import is_another
 from diptych.data.extract.own_data import store_of
 from diptych.data.formats import coco
 from diptych.data.formats.format import Source, Wanted, usual_split, with_usual_splits
@@ -97,10 +98,15 @@ class Dataset(Sequence[Example]):
     def __add__(self, other: Dataset) -> Dataset:
         """Return a data set with the images of both data sets.
 
-        If both have an image, its texts are joined. Raises DataError for an image in two splits.
+        If both have an image, its texts are joined. Raises DataError for an image in two splits, and for two images
+        with one key.
         """
         if not isinstance(other, Dataset):
             return NotImplemented
+        images = {one.key: one.image for one in self.records}
+        for one in other.records:
+            if is_another(one.image, there := images.get(one.key)):
+                raise DataError(f"found one key of two images, {there} and {one.image}; read both at once", key=one.key)
         return Dataset(combined(self.records, other.records), self.name)
 
     @python_errors
@@ -204,8 +210,9 @@ class Dataset(Sequence[Example]):
         that is not a file, a copy is stored in the cache. A caption or answer is a text, a list of texts, or a text
         that holds such a list, such as "['a dog', 'a cat']". For several questions in a row, the answers are a list of
         lists, one per question. Rows of a `DatasetDict` without a split of their own keep its splits. Other rows
-        without a split have that of a row with the same image, else a split drawn from `seed` and the image's path as
-        the row has it, with the shares of `read`. Rows with the same image are joined. Raises DataError, with the row's
+        without a split have that of a row with the same image, else a split drawn from `seed` and the image's path in
+        the current folder, with the shares of `read`. If an image lies elsewhere, it is the path in the folder that all
+        images have in common. Rows with the same image are joined. Raises DataError, with the row's
         index, for a row without texts or without an image.
         """
         with _warned("rows", False) as skips:

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import BytesIO
 from numbers import Integral, Real
 from pathlib import Path
@@ -41,7 +41,6 @@ class Columns:
     answer: str | None
     split: str | None
     wanted: Wanted
-    spelled: dict[str, str] = field(default_factory=dict)  # absolute path -> path as first written
 
     def read(self, rows: Any) -> list[Record]:
         """Return one record per image. Raises DataError, with the row's index, for an invalid row."""
@@ -51,7 +50,7 @@ class Columns:
                 raise DataError(f"found a mapping with {', '.join(map(str, rows))}, expected a list of rows as dicts")
         else:
             parts = {None: rows}
-        made = [record for name, part in parts.items() for record in self.records(part, name)]
+        made = self._named([record for name, part in parts.items() for record in self.records(part, name)])
         named = {record.key: record.split for record in made if record.split}
         full = (r if r.split else replace(r, split=named.get(r.key) or self.wanted.split_of(r.key)) for r in made)
         if not (records := combined(with_usual_splits(full, self.wanted.skips))):
@@ -63,19 +62,16 @@ class Columns:
         """Yield a record for each row, with an empty split if it has none. `part`: its name in a `DatasetDict`."""
         for number, row in enumerate(_rows(rows, self.image or "image")):
             key, path = _placed(self._value(row, number, "image"), number)
-            if Path(key) == path:  # the image is a file: ./a.png and a.png are one image
-                first = self.spelled.setdefault(os.path.abspath(key), key)
-                key, path = (first, Path(first)) if first != key and path.samefile(first) else (key, path)
             captions = _texts(self._cell(row, number, "caption"), number)
-            split, place = self._split(row, number) or part, key
+            split, place = self._split(row, number) or part, str(number)
             if split and part and usual_split(split) != usual_split(part):
                 self.wanted.skips.add(
                     f"rows of {part!r} with the split {split!r} (the row's split is read)", f"row {number}"
                 )
-                place = f"{key}/{part}"  # makes ids unique, because row numbers restart in each part
+                place = f"{part}/{number}"  # makes ids unique, because row numbers restart in each part
             elif part:
                 split = part
-            questions = tuple(self._questions(row, number, place))
+            questions = tuple(self._questions(row, number, key, place))
             if not captions and not questions:
                 raise DataError(
                     f"row {number} ({key}) has no words: found {', '.join(map(str, row))}, expected a caption, or a "
@@ -86,6 +82,22 @@ class Columns:
                 self.wanted.skips.add("texts that look like lists (each is one text)", f"row {number}", count)
             yield Record(key, split or "", path, captions=captions, questions=questions)
 
+    def _named(self, records: list[Record]) -> list[Record]:
+        """Give each image file one key, and begin the ids of its questions with it.
+
+        The key is the file's path in the current folder. If an image lies elsewhere, it is the path in the folder that
+        all images have in common.
+        """
+        here = base = os.getcwd()
+        # The key of an image that is not a file is not its path.
+        files = {r.key: os.path.join(here, r.key) for r in records if r.key == str(r.image)}
+        if not all(Path(os.path.abspath(file)).is_relative_to(here) for file in files.values()):
+            base = os.path.commonpath([os.path.dirname(os.path.abspath(file)) for file in files.values()])
+        wanted = replace(self.wanted, pictures=Path(base))
+        keys = {key: wanted.name_of(key if base == here else file, key) for key, file in files.items()}
+        named = (replace(r, key=keys.get(r.key, r.key)) for r in records)
+        return [replace(r, questions=tuple(replace(q, key=f"{r.key}/{q.key}") for q in r.questions)) for r in named]
+
     def _split(self, row: Any, number: int) -> str | None:
         given = _listed(self._value(row, number, "split"))
         for one in given:
@@ -95,8 +107,8 @@ class Columns:
             raise DataError(f"row {number} has the splits {', '.join(names)}, expected one split; keep only one")
         return names[0] if names else None
 
-    def _questions(self, row: Any, number: int, key: str) -> Iterator[Question]:
-        """Yield the row's questions. Several questions need a list of answers for each."""
+    def _questions(self, row: Any, number: int, key: str, place: str) -> Iterator[Question]:
+        """Yield the row's questions; ids begin with `place`. Several questions need a list of answers for each."""
         queries, answers = (self._cell(row, number, name) for name in ("question", "answer"))
         texts, groups = _texts(queries, number), [every := _texts(answers, number)] * len(queries)
         equal = 1 < len(queries) == len(answers)
@@ -112,7 +124,7 @@ class Columns:
         for n, (text, group) in enumerate(pairs):
             if not group:
                 raise DataError(f"row {number} ({key}) has a question but no answer; leave it out, or add the answer")
-            yield Question(f"{key}/{number}/{n}", text, group, answer_kind(group))
+            yield Question(f"{place}/{n}", text, group, answer_kind(group))
 
     def _cell(self, row: Any, number: int, name: str) -> list[Any]:
         """Return the values in the named column, else in the plural of `name`, else in `name`; captions of both."""
@@ -205,7 +217,7 @@ def _placed(value: Any, number: int) -> tuple[str, Path]:
             path = path_of(value)
             if not path.is_file():
                 raise DataError(f"there is no image {path}; download it, or correct the path")
-            return str(value), path
+            return str(path), path
         else:
             written = BytesIO()
             Image.fromarray(picture.permute(1, 2, 0).numpy()).save(written, "PNG")

@@ -23,7 +23,7 @@ from diptych.core.record import Fingerprint
 from diptych.core.shares import FEWEST
 from diptych.data.extract.extract import misplaced_boxes
 from diptych.data.faults import known_faults
-from diptych.data.findings import EXAMPLES, KINDS, NO_TEXT, CheckFinding, CheckReport, Severity
+from diptych.data.findings import EXAMPLES, KINDS, NO_TEXT, TURNED, CheckFinding, CheckReport, Severity, is_turned
 from diptych.data.leakage import UNKNOWN, Fingerprints, Leakage, SeenImages, copies_across
 from diptych.data.store.store import FAILURES, Store
 from diptych.runtime.errors import CheckpointError, DataError
@@ -133,6 +133,8 @@ class _Checker:
                         self.add(kind, f"{record.key}: {problem}", _unless_extracted(record))
                     elif content is not None:
                         self._compare(record, content)
+                        if is_turned(record):
+                            self.add(TURNED, record.key)
                     if misplaced is not None:
                         self.add("boxes misplaced", f"{record.key}: {misplaced}", _unless_extracted(record))
                     yield record if own is None else replace(record, fingerprint=own)

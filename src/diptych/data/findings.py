@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -10,12 +11,15 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
+from diptych.core import Record
 from diptych.core.shares import FEWEST
 from diptych.data.leakage import Leakage
-from diptych.runtime.errors import counted
+from diptych.runtime.errors import DataError, counted
+from diptych.vision.image_files import orientation
 
 Severity = Literal["error", "warning"]
 NO_TEXT = "no text here"
+TURNED = "images with boxes that EXIF turns or mirrors"
 EXAMPLES = 5
 
 # {kind of finding: (its severity, what the user can do)}.
@@ -40,6 +44,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "no regions": ("warning", "the detector found nothing; lower its score threshold"),
     "picture missing": ("error", "no such file: check the folder that relative names start from"),
     "boxes misplaced": ("error", "extraction would leave the image out: correct its size and its boxes"),
+    TURNED: ("warning", "right if the boxes are of the upright image; if not: exiftool -Orientation= FILES removes it"),
     "no train split": ("warning", "training reads the split train, unless data.split names another"),
     "picture unreadable": ("error", "extraction would leave it out: replace the file, or make it readable"),
     "not extracted": ("warning", "the reasons are in failures.jsonl; the same extract command tries again"),
@@ -132,6 +137,13 @@ class CheckReport:
             *lines,
             Text(verdict),
         )
+
+
+def is_turned(record: Record) -> bool:
+    """Return True if the record has boxes, and EXIF turns or mirrors its image. Only the header is read."""
+    with suppress(DataError):
+        return record.image is not None and bool(record.marked("box")) and orientation(record.image) > 1
+    return False
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -68,7 +68,7 @@ def read_entries(paths: Iterable[Path]) -> dict[str, list[str]]:
     entries: dict[str, list[str]] = {"sha256": [], "dhash": [], "addresses": [], "hosts": []}
     for path in paths:
         try:
-            lines = text_of(path, "utf-8-sig").splitlines()
+            lines = text_of(path).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise RecipeError(f"{path} is not a readable list ({error}); {WANTED}") from error
         for line in map(str.strip, lines):

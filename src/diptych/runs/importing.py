@@ -125,7 +125,7 @@ def _answers(path: Path, made: ModelFolder) -> Answers:
         if path.suffix in (".json", ".pkl"):
             read = parse_json(text_of(path)) if path.suffix == ".json" else unpickle.load(path)
         else:
-            read = text_of(path, "utf-8-sig").splitlines()
+            read = text_of(path).splitlines()
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"cannot read answers in {path} ({error}); expected a text file with one answer per line"

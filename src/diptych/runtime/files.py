@@ -16,6 +16,7 @@ import re
 import shutil
 import stat
 import zlib
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -102,13 +103,36 @@ def refuse_links_out(folder: Path) -> None:
             raise DiptychError(f"{link}; nothing was done: replace the link with the file, or remove the link")
 
 
-def text_of(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
-    """Return the text of a file.
+def encoding_of(start: bytes) -> str:
+    """Return Python's codec for a text that begins with these bytes. The codec removes a byte order mark.
 
-    Raises OSError like `refuse_endless`, and ValueError if the bytes do not have this encoding.
+    Without a mark, a text is UTF-16 if one byte of its first character, and of most others, is NUL; else UTF-8.
     """
+    encoding = json.detect_encoding(start)
+    high = start[encoding == "utf-16-le" : 4096 : 2]
+    marked = encoding in ("utf-8-sig", "utf-16", "utf-32")
+    return encoding if marked or (encoding.startswith("utf-16") and 2 * high.count(0) > len(high)) else "utf-8"
+
+
+def as_text(content: bytes, errors: str = "strict") -> str:
+    """Return the text of bytes from outside, without their byte order mark.
+
+    Raises ValueError if the bytes do not have the encoding that `encoding_of` finds.
+    """
+    return content.decode(encoding_of(content), errors)
+
+
+def opened_text(path: Path, errors: str = "strict") -> TextIOWrapper:
+    """Open a file whose text, as by `as_text`, is read in parts. Lines end with `\n`, `\r\n` or `\r`."""
+    file = path.open("rb")
+    return TextIOWrapper(file, encoding_of(file.peek(4)), errors)
+
+
+def text_of(path: Path, errors: str = "strict") -> str:
+    """Return the text of a file. Raises OSError like `refuse_endless`, and ValueError like `as_text`."""
     refuse_endless(path)
-    return path.read_text(encoding, errors)
+    with opened_text(path, errors) as file:
+        return file.read()
 
 
 def bytes_of(path: Path) -> bytes:

@@ -154,7 +154,7 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(path: Path) -> list[str]:
-    return text_of(path, "utf-8", "replace").splitlines()
+    return text_of(path, "replace").splitlines()
 
 
 def flat_line(line: LogLine) -> dict[str, Any]:

@@ -88,6 +88,11 @@ def picture_size(path: Path) -> tuple[int, int]:
     return _opened(path, _upright)
 
 
+def orientation(path: Path) -> int:
+    """Return EXIF's orientation, 1 for an upright image. Only the header is read. Raises DataError."""
+    return 1 if beside(path) else _opened(path, lambda image: int(image.getexif().get(ORIENTATION, 1)))
+
+
 def same_shape(one: tuple[int, int], other: tuple[int, int]) -> bool:
     """Return True if two sizes (width, height) have nearly the same aspect ratio, like an image and its resized
     version.

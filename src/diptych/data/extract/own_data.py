@@ -15,6 +15,7 @@ from rich.console import Console
 from diptych.core import Record, Regions
 from diptych.core.folders import DETECTOR
 from diptych.data.extract.extract import CPU, LOCAL, Extraction, extract, is_another
+from diptych.data.findings import KINDS, TURNED, is_turned
 from diptych.data.formats.format import LIST_THEM
 from diptych.data.formats.parsing import Skips, are_many, refuse_many
 from diptych.data.formats.table import read
@@ -54,6 +55,8 @@ def extract_regions(
     given = detector if isinstance(detector, GivenRegions) else None
     for note in given.files.notes if given is not None else ():
         tell(console, note)
+    if count := sum(map(is_turned, records)):
+        tell(console, f"{TURNED}: {count}; {KINDS[TURNED][1]}")
     processes = processes or (PROCESSES if len(records) >= MANY or engine != LOCAL else 1)
     chosen = CPU if device == "auto" and engine != LOCAL else choose_device(device, "--device")
     started = perf_counter()

@@ -78,7 +78,7 @@ def read_captions(wanted: Wanted, file: Source) -> list[Record]:
     readers of data sets with COCO images.
     """
     listed, notes = file.json.lists("images", "annotations")
-    images = CocoImages(listed, wanted.skips)
+    images = CocoImages(listed, wanted)
     captions: dict[int, list[tuple[str, Any]]] = {number: [] for number in images.by_id}
     ids = set[Any]()
 
@@ -104,7 +104,7 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
     """
     listed, notes, categories = file.json.lists("images", "annotations", "categories")
     skips, once, kinds = wanted.skips, Once("annotation id"), dict[int, str]()
-    images = CocoImages(listed, skips)
+    images = CocoImages(listed, wanted)
 
     def name(kind: _Category, value: JsonValue) -> None:
         if (earlier := kinds.setdefault(kind.id, kind.name)) != kind.name:
@@ -145,17 +145,18 @@ def read_instances(wanted: Wanted, file: Source) -> list[Record]:
 class CocoImages:
     """The images of a COCO file by id, and the location of each in the file. Repeated ids and names are skipped."""
 
-    def __init__(self, listed: JsonValue, skips: Skips) -> None:
+    def __init__(self, listed: JsonValue, wanted: Wanted) -> None:
         self.by_id: dict[int, CocoImage] = {}
         self.places: dict[int, str] = {}
-        self._skips, once, once_name = skips, Once("image id"), Once("file name")
+        self._skips, once, once_name = wanted.skips, Once("image id"), Once("file name")
 
         def take(image: CocoImage, value: JsonValue) -> None:
             with once.of(image.id, where := value.where()):
-                once_name.check(os.path.normpath(image.file_name), where)
+                image.file_name = wanted.name_of(image.file_name, where)
+                once_name.check(image.file_name, where)
             self.by_id[image.id], self.places[image.id] = image, where
 
-        skips.each(listed, CocoImage, take)
+        self._skips.each(listed, CocoImage, take)
         ids = [one.get("id") if isinstance(one, dict) else None for one in listed.value]
         self._left_out = {number for number in ids if isinstance(number, int)} - self.by_id.keys()
         self._nameless = not all(isinstance(number, int) for number in ids)

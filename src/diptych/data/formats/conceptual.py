@@ -83,7 +83,7 @@ def read_lines(wanted: Wanted, lines: Source) -> list[Record]:
 
     def take(value: JsonValue) -> Record:
         line = value.read(_CaptionLine)
-        name = line.image.replace("@/", "/", 1)
+        name = wanted.name_of(line.image.replace("@/", "/", 1), value.where())
         with once.of(name, value.where()):
             if not line.caption:
                 value.refuse("no words", "at least one", "caption")

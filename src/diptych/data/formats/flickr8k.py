@@ -34,15 +34,15 @@ _TOKEN_LINE = re.compile(r"([^\t]+)(#\d+)(?:\t(.*))?")
 def read(wanted: Wanted, table: Source) -> list[Record]:
     """Read lines `NAME#NUMBER TAB caption`, or a table with the columns `image` and `caption` (commas or tabs).
 
-    One record per image, in the order of its first caption. Splits come from a column `split`, else from the lists of
-    image names in the same folder. Images that no list contains are counted in `wanted.skips` and left out. Raises
-    DataError if no caption is left.
+    One record per image, in the order of its first caption. In a table, the key is the image's name with the suffix.
+    Splits come from a column `split`, else from the lists of image names in the same folder. Images that no list
+    contains are counted in `wanted.skips` and left out. Raises DataError if no caption is left.
     """
     path, skips, head = table.path, wanted.skips, list[str]()
     if _is_kaggles(table):
         rows = fields_of([_ENDS.sub("", line) for line in read_lines(path)], path.name, _between(table))
         head = _names(next(rows)[1])
-    taken = _Taken(wanted, head, {} if SPLIT in head else _listed(path.parent))
+    taken = _Taken(wanted, head, {} if SPLIT in head else _listed(wanted, path.parent))
 
     def check_listed(name: str) -> None:
         if name not in taken.captions:
@@ -79,7 +79,7 @@ class _Taken:
     def token(self, line: str, where: str) -> None:
         if (match := _TOKEN_LINE.fullmatch(line.strip())) is None or not (name := match[1].strip()):
             raise DataError(f"{where}: expected {self.form}; correct the line")
-        self.take(name, (match[3] or "").strip(), name + match[2], where)
+        self.take(self.wanted.name_of(name, where), (match[3] or "").strip(), name + match[2], where)
 
     def row(self, row: tuple[str, list[str]]) -> None:
         where, fields = row
@@ -87,6 +87,7 @@ class _Taken:
         cells = dict(zip(self.head, fields, strict=False))
         if not (name := cells.get(IMAGE, "").strip()) or len(fields) != len(self.head):
             raise DataError(f"{where}: expected {self.form}; correct the line")
+        name = self.wanted.name_of(name, where)
         once_split(self.named, self.wanted, name, cells.get(SPLIT), JsonValue(cells, where))
         listed = {one: listed_texts(cells[one].strip()) for one in WORDS if one in cells}
         for words in first_texts(listed, self.wanted.skips, where) or [""]:
@@ -101,13 +102,13 @@ class _Taken:
         elif not words:
             skips.add("empty captions", where)
         else:
-            if name not in self.captions:
+            if not self.head and name not in self.captions:
                 self.once.check(key_of_name(name), where)
             self.captions.add(name, (words, caption_id), where)
 
     def record(self, name: str, texts: tuple[tuple[str, str], ...], where: str) -> Record:
         split = self.splits.get(name) or self.named.get(name)
-        return self.wanted.record(name, where, split=split, **named_captions(texts))
+        return self.wanted.record(name, where, key=name if self.head else None, split=split, **named_captions(texts))
 
 
 def is_table(table: Source) -> bool:
@@ -131,12 +132,12 @@ def _names(fields: list[str]) -> list[str]:
     return [name.strip().lower() for name in fields]
 
 
-def _listed(folder: Path) -> dict[str, str]:
+def _listed(wanted: Wanted, folder: Path) -> dict[str, str]:
     """Return image name -> split, from the lists in the folder."""
     splits: dict[str, str] = {}
     for split, name in LISTS.items():
         if (folder / name).is_file():
-            for image in read_text(folder / name).split():
+            for image in (wanted.name_of(one, name) for one in read_text(folder / name).split()):
                 if (other := splits.setdefault(image, split)) != split:
                     raise DataError(f"{folder / name}: the list of {other} has {image} too; download both again")
     return splits

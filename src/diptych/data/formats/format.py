@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from diptych.core import Record
+from diptych.data.formats.names import Names
 from diptych.data.formats.parsing import Pictures, Skips, first_line, key_of_name, parsed_line, picture_at, read_json
 from diptych.data.formats.values import LOOKED_AT, JsonValue
 from diptych.runtime.errors import DataError
@@ -74,11 +75,18 @@ class Wanted:
     skips: Skips = field(default_factory=Skips)  # counts entries that are left out
     crowds: bool = False  # True: COCO's crowd boxes (`iscrowd`) are kept
     drawn: set[str] = field(default_factory=set)  # keys of records whose split was drawn at random
+    names: Names = field(default_factory=Names, compare=False)  # of the images, for `name_of`
 
     def split_of(self, key: str) -> str:
         if self.split is None:
             self.drawn.add(key)
         return self.split or drawn_split(key, self.seed)
+
+    def name_of(self, image: str, where: str) -> str:
+        """Return the one name of an image file, of which an entry at the place `where` writes the path `image`."""
+        given = self.pictures
+        folders = given.folders if isinstance(given, Pictures) else () if given is None else (given,)
+        return self.names.of(image, folders, self.skips, where)
 
     def note_drawn(self, records: Sequence[Record], name: str) -> None:
         """Count the images with a random split in `skips`, if other images or the file's name state a split."""
@@ -106,13 +114,14 @@ class Wanted:
     def record(
         self, image: str, where: str, *, key: str | None = None, split: str | None = None, **fields: Any
     ) -> Record:
-        """Return the record of an image file.
+        """Return the record of an image file. Entries may write its path in several ways; `image` is its `name_of`.
 
         `key` is by default the file's name without the suffix. Raises DataError, with the place `where`, for an
         image that is missing or outside the folder.
         """
         key = key_of_name(image) if key is None else key
-        return Record(key, split or self.split_of(key), picture_at(self.pictures, image, where, self.skips), **fields)
+        path = picture_at(self.pictures, self.names.first.get(image, image), where, self.skips)
+        return Record(key, split or self.split_of(key), path, **fields)
 
 
 def named_split(wanted: Wanted, split: str | None, where: str) -> str | None:
@@ -277,7 +286,7 @@ class Format:
 
     def records(self, wanted: Wanted, *sources: Source) -> list[Record]:
         """Read the records. Images with a random split are counted if the data names splits for other images."""
-        records = self.read(wanted := replace(wanted, drawn=set()), *sources)
+        records = self.read(wanted := replace(wanted, drawn=set(), names=Names()), *sources)
         file = sources[0].path
         wanted.note_drawn(records, file.stem if file.is_file() else "")
         return records

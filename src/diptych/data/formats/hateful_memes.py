@@ -22,9 +22,10 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     by_image, splits = ByImage[TaskItem](), dict[str, str | None]()
 
     def take(line: _Meme, value: JsonValue) -> None:
-        once_split(splits, wanted, line.img, line.split, value)
+        name = wanted.name_of(line.img, value.where())
+        once_split(splits, wanted, name, line.split, value)
         answers = () if line.label is UNSET else (str(line.label),)
-        by_image.add(line.img, TaskItem(str(line.id), line.text, answers), value.where())
+        by_image.add(name, TaskItem(str(line.id), line.text, answers), value.where())
 
     read_items(lines.path, wanted.skips, _Meme, "id", "id", take)
     return by_image.records(

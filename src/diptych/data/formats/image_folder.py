@@ -168,7 +168,8 @@ def _take(rows: _Read, table: Path, folder: Path, value: JsonValue) -> None:
     captions = first_texts({name: line[name] for name in CAPTIONS if name in line}, skips, where)
     if not isinstance(given, str) or not given.strip():
         value.refuse("a line without `file_name`", "the image's name as `file_name`")
-    rows.named.add(name := (folder / given).as_posix())
+    rows.named.add(written := f"{folder}/{given}" if folder.parts else given)
+    name = rows.here.name_of(written, where)
     if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
         value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(CAPTIONS)}")
     for column in UNREAD:

@@ -21,7 +21,6 @@ Captions that a model generated are in `generated`, as `diptych augment` writes 
 """
 
 import itertools
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -132,11 +131,10 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     """
     reader = _LineReader(wanted.skips, lines.path.parent)
     records, splits, ids, keys = dict[str, Record](), dict[str, str](), dict[str, int](), set[str]()
-    names = dict[str, str]()  # {normal form of an image's path: form in the first line that names it}
 
     def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
-        name = names.setdefault(os.path.normpath(line.image), line.image)  # ./a.jpg and a.jpg are the same image
+        name = wanted.name_of(line.image, value.where())
         split = (line.split or "").strip() and line.split
         new = set[str]() if split else value.value.keys() - keys - {"split"}
         if close := [*sorted(new & MEANT), *get_close_matches("split", new, 1, 0.75)]:

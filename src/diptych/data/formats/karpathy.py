@@ -2,6 +2,7 @@
 
 from collections import Counter
 from typing import Any
+from unicodedata import normalize
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -33,11 +34,12 @@ def read(wanted: Wanted, file: Source) -> list[Record]:
     """
     once = Once("file name")
     (listed,) = file.json.lists("images")
-    keys = Counter(key for names in {_keys(one) for one in listed.value if isinstance(one, dict)} for key in names)
+    every = {_keys(wanted, one, listed.where()) for one in listed.value if isinstance(one, dict)}
+    keys = Counter(key for names in every for key in names)
 
     def take(image: _KarpathyImage, value: JsonValue) -> Record:
-        where, names = value.where(), _keys(value.value)
-        path = names[-1]
+        where = value.where()
+        path = (names := _keys(wanted, value.value, where))[-1]
         with once.of(path, where):
             captions = wanted.skips.captions(
                 value.inner("sentences"), _Sentence, lambda one: (one.raw.strip(), one.sentid), "empty captions"
@@ -49,8 +51,9 @@ def read(wanted: Wanted, file: Source) -> list[Record]:
     return wanted.skips.each(listed, _KarpathyImage, take)
 
 
-def _keys(image: dict[str, Any]) -> tuple[str, ...]:
+def _keys(wanted: Wanted, image: dict[str, Any], where: str) -> tuple[str, ...]:
     """Return the possible keys of an image, the shortest first. For a/b.jpg, they are b, a/b and a/b.jpg."""
     name, folder = str(image.get("filename")), image.get("filepath")
-    path = name if folder is None else f"{folder}/{name}"
+    path = wanted.name_of(name if folder is None else f"{folder}/{name}", where)
+    name = path if folder is None else normalize("NFC", name)
     return tuple(dict.fromkeys((key_of_name(name), key_of_name(path), path)))

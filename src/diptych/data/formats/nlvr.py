@@ -31,7 +31,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     by_image = ByImage[Statement]()
 
     def take(line: _SingleClaim, value: JsonValue) -> None:
-        by_image.add(line.image, line.statement(), value.where())
+        by_image.add(wanted.name_of(line.image, value.where()), line.statement(), value.where())
 
     read_items(lines.path, wanted.skips, _SingleClaim, "identifier", "identifier", take)
     return by_image.records(wanted, lambda name, items, where: wanted.record(name, where, statements=items))

@@ -14,7 +14,7 @@ from unicodedata import normalize
 from diptych.core import Record
 from diptych.data.formats.values import CORRECT, LOOKED_AT, Ambiguous, JsonValue, Words, text_of_id
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import bytes_of
+from diptych.runtime.files import as_text, bytes_of, opened_text
 from diptych.vision.archives import is_there
 
 T = TypeVar("T")
@@ -25,6 +25,7 @@ MOST_BAD, BAD_SHARE = 10, 0.01  # reading fails if more than this number and thi
 # An error lists at most NAMED places, with SEPARATOR between them, and at most SHOWN characters of a path.
 NAMED, SEPARATOR, SHOWN = 3, " | ", 200
 _ESCAPED = re.compile(r"[\udc80-\udcff]")
+_SEPARATOR = re.compile(r"""\A"?sep=."?(?=[\r\n]|\Z)""")  # first line of a CSV for Excel
 
 
 @dataclass
@@ -170,12 +171,12 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file without its byte order mark. Raises DataError."""
+def read_text(path: Path, errors: str = "strict") -> str:
+    """Return the text of a file in UTF-8 or UTF-16, without its byte order mark. Raises DataError."""
     try:
         with _readable(path):
             content = bytes_of(path)
-            return content.decode("utf-8-sig")
+            return as_text(content, errors)
     except UnicodeDecodeError as error:
         now = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "latin1"
         raise DataError(
@@ -194,10 +195,9 @@ def read_lines(path: Path) -> list[str]:
 
     Bytes that are not UTF-8 are escaped; `check_utf8` raises an error for a line that has such bytes.
     """
-    with _readable(path):
-        content = bytes_of(path)
-    # A file that contains null bytes is UTF-16 or not text. In both cases, `read_text` raises one error for the file.
-    text = read_text(path) if b"\0" in content else content.decode("utf-8-sig", "surrogateescape")
+    text = _SEPARATOR.sub("", read_text(path, "surrogateescape"))
+    if "\0" in text:  # not text: one error for the file, in place of one per line
+        read_text(path)
     return text.split("\n" if "\n" in text else "\r")
 
 
@@ -258,8 +258,8 @@ def first_line(path: Path) -> tuple[str, bool]:
 
 
 def first_lines(path: Path, most: int = LOOKED_AT) -> list[str]:
-    with _readable(path), path.open(encoding="utf-8-sig", errors="replace") as file:
-        return list(islice((line.strip() for line in file if line.strip()), most))
+    with _readable(path), opened_text(path, "replace") as file:
+        return list(islice((line.strip() for line in file if _SEPARATOR.sub("", line).strip()), most))
 
 
 def parsed_line(path: Path, *names: str) -> JsonValue:

@@ -75,7 +75,7 @@ def read(wanted: Wanted, refs: Source, instances: Source | None = None) -> list[
             boxes[note.id] = note
 
         wanted.skips.each(notes, _RefBox, box)
-    images = CocoImages(with_images.lists("images")[0], wanted.skips)
+    images = CocoImages(with_images.lists("images")[0], wanted)
     if not isinstance(file.value, list):
         (file,) = file.lists("refs")
     by_image = _Expressions(wanted, images, boxes, with_images.where())

@@ -48,11 +48,11 @@ def read(wanted: Wanted, lines: Source, metadata: Source | None = None) -> list[
     first: dict[str, tuple[_VcrLine, JsonValue]] = {}
 
     def take(line: _VcrLine, value: JsonValue) -> None:
-        choices = _choices(line, value)
-        known = first.setdefault(line.img_fn, (line, value))[0]
+        choices, name = _choices(line, value), wanted.name_of(line.img_fn, value.where())
+        known = first.setdefault(name, (line, value))[0]
         if (known.objects, known.metadata_fn) != (line.objects, line.metadata_fn):
             value.refuse("other objects or metadata", f"those of an earlier line with {line.img_fn}", "objects")
-        by_image.add(line.img_fn, choices, value.where())
+        by_image.add(name, choices, value.where())
 
     def record(name: str, choices: tuple[Choices, ...], where: str) -> Record:
         size, objects = (None, ()) if metadata is None else _metadata(*first[name], metadata.path, wanted.skips)

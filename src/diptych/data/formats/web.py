@@ -15,7 +15,7 @@ from diptych.data.formats.format import Source, Wanted, note_unread, unread
 from diptych.data.formats.parsing import Skips, parse_value
 from diptych.data.formats.values import Words
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import bytes_of
+from diptych.runtime.files import as_text, bytes_of
 from diptych.vision.archives import damaged_members, members, read_member, text_keys
 from diptych.vision.image_files import is_named_image
 
@@ -103,7 +103,7 @@ def _whole(damaged: list[str], name: str) -> str:
 def _with_words(shard: Path, one: tuple[str, str, str]) -> tuple[str, str, str]:
     content = read_member(shard, one[2]) if shard.is_file() else bytes_of(shard / one[2])
     try:
-        text = content.decode("utf-8-sig").strip()
+        text = as_text(content).strip()
     except UnicodeDecodeError as cut:
         raise DataError(f"{shard / one[2]}: found bytes that are not UTF-8 (at byte {cut.start}); correct it") from None
     if one[2].lower().endswith(NOTES):  # metadata, whose `caption` is used if the image has no .txt

@@ -85,6 +85,6 @@ class Lines:
         return len(self._spans)
 
     def __getitem__(self, number: int) -> str:
-        """Return a line. Bytes that are not UTF-8 become U+FFFD."""
+        """Return a line without a byte order mark. Bytes that are not UTF-8 become U+FFFD."""
         start, end = self._spans[number]
-        return self._bytes[start:end].tobytes().decode("utf-8", errors="replace")
+        return self._bytes[start:end].tobytes().decode("utf-8-sig", errors="replace")

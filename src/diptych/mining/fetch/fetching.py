@@ -25,6 +25,7 @@ from diptych.mining.pages.pages import forbids
 from diptych.mining.settings import Fetch
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.extras import requires_extra
+from diptych.runtime.files import as_text
 
 ROBOTS_BYTES = 512_000
 LOOPBACK = ("127.", "[::1]", "localhost")
@@ -281,7 +282,7 @@ class Fetcher:
                     return ""
                 raise
             if not answer.moved:
-                return answer.body.decode("utf-8", "replace")
+                return as_text(answer.body, "replace")
             if why := self._refusal(answer.moved):
                 raise _Refused(why)
             address = answer.moved

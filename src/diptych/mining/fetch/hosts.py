@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 import time
 from asyncio import Future
 from collections.abc import AsyncIterator
@@ -19,6 +20,10 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
 THRICE = 3
+# A line of a robots.txt: its field and its value. Misspellings of Disallow count, and bytes before the field do not.
+_LINE = re.compile(r"[^!-~]*+(user[-\s]*agent|d[ais]+ll?[ao]w|allow|crawl[-\s]delay)(?![\w-])\s*+:?\s*+(.*)", re.I)
+_TOKEN = re.compile(r"\*?([a-z_-]+)|\*", re.I)
+_DAMAGE = re.compile("[\0-\x1f\x7f\x85\u2028\u2029\ufffd]")  # in a path: replaced bytes, and controls
 
 
 @dataclass
@@ -110,7 +115,8 @@ class Robots:
         if text:
             with requires_extra("diptych mine", "mine"):
                 from protego import Protego
-            self._rules = Protego.parse(text)
+            lines = (f"{field}: {value}" for field, value in lines_for(text, agent))
+            self._rules = Protego.parse("\n".join(("User-agent: *", *lines)))
 
     def allows(self, address: str) -> bool:
         if self.text is None:
@@ -120,6 +126,37 @@ class Robots:
     @property
     def delay(self) -> float:
         return float(self._rules.crawl_delay(self.agent) or 0.0) if self._rules is not None else 0.0
+
+
+def lines_for(text: str, agent: str) -> list[tuple[str, str]]:
+    """Return (field, value) of the lines of a robots.txt that apply to a product token, in order.
+
+    They come from all groups that name `agent`, without regard to case; if none does, from the groups of `*`. Other
+    records, such as Crawl-delay, do not end the list of a group's agents (RFC 9309, section 2.2.4). A Disallow is read
+    up to a damaged character, and an Allow that has one is left out, so that no more is allowed than was meant.
+    """
+    groups = dict[str, list[tuple[str, str]]]()
+    ours, named, ruled = _token(agent) or "*", set[str](), False
+    for raw in re.split("[\r\n]", text.replace("\ufeff", "")):
+        line = raw.replace("\0", "") if 3 * raw.count("\0") > len(raw) else raw  # a file of UTF-8 and UTF-16
+        if (match := _LINE.match(line.partition("#")[0])) is None:
+            continue
+        field, (value, *damage) = match[1].lower(), _DAMAGE.split(match[2].strip(), maxsplit=1)
+        if field.startswith("user"):
+            named = (set[str]() if ruled else named) | {_token(value)} & {ours, "*"}
+            groups, ruled = {name: [] for name in named} | groups, False
+            continue
+        field = "disallow" if field.startswith("d") else field
+        ruled = ruled or field in ("allow", "disallow")
+        for name in named if field != "allow" or not damage else ():
+            groups[name].append((field, value))
+    return groups.get(ours, groups.get("*", []))
+
+
+def _token(value: str) -> str:
+    """Return a product token in lower case, up to the first other character, such as that of a version; or `*`."""
+    match = _TOKEN.match(value)
+    return (match[1] or "*").lower() if match else ""
 
 
 class RobotsCache:

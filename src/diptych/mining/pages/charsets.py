@@ -9,8 +9,10 @@ import re
 from contextlib import suppress
 from functools import lru_cache
 
+from diptych.runtime.files import encoding_of
+
 HEAD = 4_096  # the name of the encoding is searched in this many first bytes of a page
-_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_MARKED = ("utf-8-sig", "utf-16", "utf-32")  # codecs that remove a byte order mark
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.S)
 _META = re.compile(rb"""<meta[\s/](?:[^>"']++|"[^"]*+"|'[^']*+')*+>""", re.I)
 _ATTRIBUTE = re.compile(rb"""([^\s"'>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++)))?""")
@@ -75,15 +77,15 @@ def decoded(body: bytes, charset: str | None) -> str:
     The default is UTF-8. Invalid bytes are replaced one by one. A page that is not valid UTF-8, and has no multi-byte
     UTF-8 sequence, is read as Windows-1252. Never raises an error.
     """
-    mark, name = next((one for one in _MARKS if body.startswith(one[0])), (b"", ""))
-    name = name or codec_of(charset or "") or _named(body[:HEAD]) or "utf-8"
+    if (name := encoding_of(body)) not in _MARKED:
+        name = codec_of(charset or "") or _named(body[:HEAD]) or "utf-8"
     if name == "replacement":
         return "\ufffd"
     try:
-        text = body[len(mark) :].decode(name)
+        text = body.decode(name)
     except UnicodeError:
         name = "cp1252" if name == "utf-8" and not _UTF8.search(body) else name
-        text = body[len(mark) :].decode(name, "replace")
+        text = body.decode(name, "replace")
     return text.replace("\0", " ")
 
 

@@ -17,7 +17,7 @@ from diptych.data.formats.values import listed_texts
 from diptych.mining.pages import addresses
 from diptych.mining.tables import digest
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.runtime.files import files_below, parse_json, sha256_of, text_of
+from diptych.runtime.files import as_text, files_below, opened_text, parse_json, sha256_of, text_of
 
 InputKind = Literal["warc", "html", "visit", "pairs", "tar", "pictures"]
 WANTED = (
@@ -119,7 +119,7 @@ def _kind(path: Path) -> InputKind:
         return "tar"
     if start[:4] == b"PAR1" or name.endswith((".tsv", ".parquet")):
         return "pairs"
-    first = start.decode("utf-8-sig", "replace").lstrip().splitlines()[:1]
+    first = as_text(start, "replace").lstrip().splitlines()[:1]
     if name.endswith((".jsonl", ".ndjson")) or (first and first[0].startswith("{")):
         return _kind_of_line(path, first[0] if first else "")
     if first and ADDRESS.match(first[0]):
@@ -129,7 +129,7 @@ def _kind(path: Path) -> InputKind:
 
 def _kind_of_line(path: Path, line: str) -> InputKind:
     try:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
+        with opened_text(path, "replace") as file:
             entry = parse_json(file.readline() or line)
     except ValueError as error:
         raise RecipeError(f"{path}: its first line is not JSON ({error}); expected {WANTED}") from error
@@ -160,7 +160,7 @@ def page_addresses(folder: Path, base: str) -> dict[str, str]:
         names = [one.relative_to(folder).as_posix() for one in html_files(folder)]
         return {name: addresses.absolute(f"{base.removesuffix('/')}/", name) for name in names}
     listed = {}
-    for line in text_of(folder / "addresses.tsv", "utf-8-sig", "replace").splitlines():
+    for line in text_of(folder / "addresses.tsv", "replace").splitlines():
         name, tab, address = line.partition("\t")
         if tab:
             listed[name.strip()] = address.strip()
@@ -190,7 +190,7 @@ def lines(path: Path, kind: str) -> Iterator[InputLine]:
             yield from _parquet(path)
             return
     tabbed, header = path.suffix.lower() == ".tsv", None
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
+    with opened_text(path, "replace") as file:
         for number, text in enumerate(filter(str.strip, file)):
             if kind == "visit":
                 yield _line({"url": text.strip()})

@@ -13,7 +13,7 @@ from typing import IO, Literal, Self
 
 from diptych.mining.pages import inputs, warc
 from diptych.mining.pages.texts import LONGEST
-from diptych.runtime.files import parse_json
+from diptych.runtime.files import as_text, parse_json
 from diptych.vision.archives import text_keys
 from diptych.vision.image_files import is_named_image
 
@@ -43,7 +43,7 @@ def tar_lines(path: Path, key: str) -> Iterator[inputs.InputLine]:
             if is_named_image(name):
                 pictures[stem] = name
             elif ending == "txt":
-                texts[stem] = file.read(4 * LONGEST).decode("utf-8-sig", "replace")[:LONGEST]
+                texts[stem] = as_text(file.read(4 * LONGEST), "replace")[:LONGEST]
             elif ending == "json":
                 about[stem] = _about(file.read())
     except DAMAGE as error:

@@ -122,7 +122,7 @@ class Vocabularies:
 def _words(path: Path, skipped: tuple[str, ...]) -> frozenset[str]:
     """Return the lines of a file in lower case, except lines that begin with one of `skipped`."""
     try:
-        lines = text_of(path, "utf-8-sig").lower().splitlines()
+        lines = text_of(path).lower().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is not a readable list of words ({error}); expected UTF-8, one per line") from error
     return frozenset(line.strip() for line in lines if line.strip() and not line.startswith(skipped))

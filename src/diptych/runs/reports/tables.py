@@ -24,7 +24,7 @@ def score_table(scores: Scores) -> Group:
         [Text(scores.trained_on.text, style="yellow" if scores.trained_on.exact else "")] if scores.trained_on else []
     )
     return Group(
-        Text(of + covered, style="bold"), *warning, table, *seen, *(Text(note, style="dim") for note in scores.notes)
+        *seen, Text(of + covered, style="bold"), *warning, table, *(Text(note, style="dim") for note in scores.notes)
     )
 
 

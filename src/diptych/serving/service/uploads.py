@@ -7,6 +7,7 @@ import asyncio
 import base64
 import binascii
 import re
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -114,7 +115,7 @@ def _from_json(body: bytes, signs: int) -> Sent:
         if signs_seen > signs:
             raise RequestRefused(422, f"the JSON has more than {signs:,} commas and opening brackets", where="body")
     try:
-        values = from_json(body, allow_inf_nan=False)
+        values = from_json(body.removeprefix(BOM_UTF8), allow_inf_nan=False)
     except ValueError as error:
         raise RequestRefused(422, f"the body is not JSON: {error}", where="body") from None
     if not isinstance(values, dict):

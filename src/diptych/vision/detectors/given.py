@@ -300,7 +300,7 @@ def _names(folder: Path, count: int) -> list[str]:
     if not path.is_file():
         return [f"class {number}" for number in range(count)]
     try:
-        names = text_of(path, "utf-8-sig").split("\n")
+        names = text_of(path).split("\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 (at byte {error.start}); save it as UTF-8, one name per line") from error
     names = [name.strip() for name in names if name.strip()]

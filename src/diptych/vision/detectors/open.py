@@ -152,7 +152,7 @@ def _names_of(path: Path | None) -> list[str]:
     if path is None:
         return []
     try:
-        names = [line.strip() for line in text_of(path, "utf-8-sig").splitlines() if line.strip()]
+        names = [line.strip() for line in text_of(path).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"cannot read the names in {path} ({error}); expected one class name per line") from error
     return names[1:] if names and names[0].strip("_").lower() == "background" else names

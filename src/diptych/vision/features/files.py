@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
+from unicodedata import normalize
 
 from diptych.core import Record
 from diptych.runtime.errors import DataError
@@ -241,7 +242,8 @@ def _listed(path: Path) -> Listing:
 
 
 def _bare(name: str) -> str:
-    """Return a name without the endings of image and feature files, such as .jpg or .npz."""
+    """Return a name in NFC, without the endings of image and feature files, such as .jpg or .npz."""
+    name = normalize("NFC", name)
     while name.lower().endswith(DROPPED) and PurePosixPath(name).stem:
         name = name[: name.rindex(".")]
     return name

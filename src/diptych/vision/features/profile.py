@@ -98,7 +98,7 @@ def name_of(path: Path) -> str | None:
     if not file.is_file():
         return None
     try:
-        name = text_of(file, "utf-8-sig").strip()
+        name = text_of(file).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {file} ({error}); expected one line, the extractor's name") from error
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
