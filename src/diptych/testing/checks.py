@@ -20,7 +20,7 @@ CHECK_EVERY = 50  # the model's answers are checked each time after this number 
 RUBBISH = 1e4  # replaces values that the model must not read; if it reads them, its output changes
 
 
-def learn(case: Case, steps: int = 400, lr: float = 3e-3, anew: bool = False) -> Iterator[dict[str, float]]:
+def learn(case: Case, steps: int = 400, lr: float = 2e-3, anew: bool = False) -> Iterator[dict[str, float]]:
     """Train on all samples.
 
     Before each step, yield the mean loss of each objective. Batches are prepared once. With `anew`, masks and
@@ -54,7 +54,7 @@ def answers_rightly(case: Case) -> bool:
 def check_overfit(
     case: Case,
     steps: int = 400,
-    lr: float = 3e-3,
+    lr: float = 2e-3,
     enough: Callable[[dict[str, float]], float] | float = LEARNT,
     anew: bool = False,
     right: Callable[[Case], bool] = answers_rightly,
