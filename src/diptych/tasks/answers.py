@@ -87,6 +87,11 @@ class Answers:
         return {normalise_answer(name): number for name, number in reversed(names.items())} | names
 
 
+def answered_questions(records: Iterable[Record]) -> list[Question]:
+    """Return the questions that have reference answers."""
+    return [question for record in records for question in record.questions if question.answers]
+
+
 def outside_notes(outside: Sequence[tuple[str, str]], total: int, noun: str, fate: str) -> Iterator[str]:
     """Yield a warning about items, as (key, answer), whose answers are not in the model's list."""
     if outside:

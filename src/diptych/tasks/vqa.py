@@ -25,7 +25,7 @@ from diptych.runtime.devices import predicting
 from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
-from diptych.tasks.answers import UNKNOWN, Answers, outside_notes, rule_notes
+from diptych.tasks.answers import UNKNOWN, Answers, answered_questions, outside_notes, rule_notes
 from diptych.tasks.baselines import BlindAnswers, answer_ceiling, learnt_answers, stronger
 from diptych.tasks.calibration import FEWEST, Calibration, fit_temperature
 from diptych.tasks.influence import weigh_answer
@@ -210,11 +210,6 @@ def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Seque
     return score_of("accuracy", paired_interval(ours, theirs))
 
 
-def answered_questions(records: Iterable[Record]) -> list[Question]:
-    """Return the questions that have reference answers."""
-    return [question for record in records for question in record.questions if question.answers]
-
-
 def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:
     """Return (image, question) for each question with reference answers. Raises DataError if no question has them."""
     scorable = [(record.key, question) for record in records for question in record.questions if question.answers]
@@ -241,8 +236,7 @@ def _start_from_words(task: Task, heads: nn.ModuleDict, start: Heads) -> None:
 
 def _outside(task: Any, records: Iterable[Record]) -> list[tuple[str, str]]:
     """Return (key, first answer) of the answered questions that have no answer in the model's list."""
-    asked = answered_questions(records)
-    return [(one.key, one.answers[0]) for one in asked if not task.answers.scores(one.answers)]
+    return [(one.key, one.answers[0]) for one in answered_questions(records) if not task.answers.scores(one.answers)]
 
 
 def _notes(task: Task, records: TrainingRecords) -> Iterator[str]:

@@ -11,8 +11,8 @@ from diptych.runs.demo.measure import MeasuredScores
 from diptych.runs.reports.charts import chart
 from diptych.runs.reports.report import Arm, Chart, Comparison, Headline, Report, TimedStage
 from diptych.tasks import CAPTION, TASKS, TaskSpec
+from diptych.tasks.answers import answered_questions
 from diptych.tasks.scores import Score, Scores
-from diptych.tasks.vqa import answered_questions
 
 TITLE = "Diptych: a drawn world, learnt"
 PICTURES = 12  # the gallery shows this many images
