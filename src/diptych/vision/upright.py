@@ -1,7 +1,6 @@
 """Decode an image file to upright 8-bit RGB pixels, within limits of size and cost.
 
-`diptych export` copies the source of this module into run.py, so it needs numpy and Pillow only, and DataError, which
-is a ValueError there.
+`diptych export` copies this module into run.py, where DataError is a ValueError.
 """
 
 import warnings
