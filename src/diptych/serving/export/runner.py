@@ -256,10 +256,11 @@ def main() -> None:
     try:
         model = ExportedModel(Path(__file__).parent)
         answers = "answer" in model.programs
-        if len(sys.argv) < 2 + answers or (len(sys.argv) > 2 and not answers):
+        question = " ".join(sys.argv[2:])
+        if len(sys.argv) < 2 or bool(question.strip()) != answers:
             raise SystemExit(f"this model needs: python run.py PICTURE{' QUESTION' * answers}")
         picture = open_picture(sys.argv[1])
-        written = model.answers([picture], [" ".join(sys.argv[2:])]) if answers else model.captions([picture])
+        written = model.answers([picture], [question]) if answers else model.captions([picture])
         print(written[1][0], flush=True)
     except (OSError, ValueError) as error:
         raise SystemExit(str(error)) from None
