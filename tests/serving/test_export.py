@@ -136,6 +136,7 @@ def test_ids_are_those_of_greedy_search(tmp_path: Path, system: str, form: Any, 
 
 
 @pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore::diptych.runtime.errors.UnreadWarning")
 def test_questions_with_special_tokens_are_answered_as_by_ask(tmp_path: Path, monkeypatch) -> None:
     """The answer's place is a [MASK] after the question: none that the question writes is taken for it."""
     monkeypatch.setattr(sys.modules[__name__], "TOKENS", Tokens.train([*QUESTIONS, "[sep] [mask] is"], 120))
