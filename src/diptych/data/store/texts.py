@@ -1,4 +1,4 @@
-"""Convert texts to token ids and back with the `tokenizers` library.
+"""Encode texts as token ids, and decode them, with a tokeniser of the `tokenizers` library.
 
 `diptych export` copies this module into run.py, with the modules of Diptych that it imports.
 """
