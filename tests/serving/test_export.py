@@ -137,7 +137,7 @@ def test_ids_are_those_of_greedy_search(tmp_path: Path, system: str, form: Any, 
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::diptych.runtime.errors.UnreadWarning")
-def test_questions_with_special_tokens_are_answered_as_by_ask(tmp_path: Path, monkeypatch) -> None:
+def test_questions_with_special_tokens_are_answered_as_by_ask(tmp_path: Path, monkeypatch, capsys) -> None:
     """The answer's place is a [MASK] after the question: none that the question writes is taken for it."""
     monkeypatch.setattr(sys.modules[__name__], "TOKENS", Tokens.train([*QUESTIONS, "[sep] [mask] is"], 120))
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: torch.no_grad())  # onnxruntime has no bfloat16
@@ -147,20 +147,18 @@ def test_questions_with_special_tokens_are_answered_as_by_ask(tmp_path: Path, mo
     )
     assert made.returncode == 0, made.stderr
     wanted = [Model(predictor).ask(path, question) for path, question in zip(paths, QUESTIONS, strict=True)]
-    command = [sys.executable, "run.py"]  # an interpreter: Diptych is not loaded
-    found = [
-        subprocess.run(
-            [*command, str(path), question], cwd=tmp_path / "out", capture_output=True, text=True, check=True
-        ).stdout.strip()
-        for path, question in zip(paths, QUESTIONS, strict=True)
-    ]
+    program = loaded(tmp_path / "out")
+    found = []
+    for path, question in zip(paths, QUESTIONS, strict=True):
+        monkeypatch.setattr(sys, "argv", ["run.py", str(path), question])
+        program.main()
+        found.append(capsys.readouterr().out.strip())
     assert found == [str(one) for one in wanted]
     assert len(set(found)) > 1
     for words in ([], [""], [" "]):
-        done = subprocess.run(
-            [*command, str(paths[0]), *words], cwd=tmp_path / "out", capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, done.stderr) == (1, "this model needs: python run.py PICTURE QUESTION\n")
+        monkeypatch.setattr(sys, "argv", ["run.py", str(paths[0]), *words])
+        with pytest.raises(SystemExit, match="this model needs: python run.py PICTURE QUESTION"):
+            program.main()
 
 
 def as_inputs(predictor: Predictor, paths: list[Path]) -> dict[str, np.ndarray[Any, Any]]:

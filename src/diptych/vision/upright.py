@@ -44,11 +44,12 @@ class TooManyPixels(DataError):
 
 
 def read_image(
-    file: Callable[[], Path | BytesIO], path: Path | str, take: Callable[[Image.Image], T], most_pixels: int | None
+    file: Callable[[], BinaryIO], path: Path | str, take: Callable[[Image.Image], T], most_pixels: int | None
 ) -> T:
-    """Return what `take` makes of an open image. `file` opens it; `path` is used in errors; None: no limits.
+    """Return what `take` makes of an open image. `path` is used in errors; None: no limits.
 
-    Raises DataError, UnknownFormat or TooManyPixels.
+    `file` opens it again at each call. Given a path, Pillow maps the file into memory, and then damages TIFFs that it
+    rotates. Raises DataError, UnknownFormat or TooManyPixels.
     """
     try:
         # Reading from a pipe or a device might never end.
@@ -79,12 +80,10 @@ def read_image(
         ) from error
 
 
-def _taken(file: Path | BytesIO, path: Path | str, take: Callable[[Image.Image], T], most_pixels: int | None) -> T:
+def _taken(file: BinaryIO, path: Path | str, take: Callable[[Image.Image], T], most_pixels: int | None) -> T:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns at half its limit of pixels; our limit is checked below
-        # Pass an open file. Given a path, Pillow maps the file into memory, and then damages TIFFs that it rotates.
-        content = file.open("rb") if isinstance(file, Path) else file
-        with content, Image.open(content, formats=FORMATS) as image:
+        with file, Image.open(file, formats=FORMATS) as image:
             if image.format == "MPO":  # MPO: a camera's JPEG, followed by further views of the same scene
                 vars(image).update(format="JPEG", n_frames=1)
             if image.format == "PNG" and image.tile and image.tile[0].args in KEYS:
@@ -110,12 +109,13 @@ def _scale_key(image: Image.Image, times: int, shift: int) -> None:
         image.info["transparency"] = tuple(one * times >> shift for one in key)
 
 
-def _without_texts(file: Path | BytesIO) -> BytesIO | None:
+def _without_texts(file: BinaryIO) -> BytesIO | None:
     """Return a PNG without its texts and colour profile. EXIF and XMP are kept.
 
     Return None if there is nothing to remove.
     """
-    png = memoryview(file.read_bytes() if isinstance(file, Path) else file.read())
+    with file:
+        png = memoryview(file.read())
     kept, at = [png[:8]], 8
     if kept[0] != PNG:
         return None

@@ -159,7 +159,7 @@ def check_files(folder: Path) -> None:
 def open_picture(path: str | Path) -> Array:
     """Read an image as upright RGB, uint8 (H, W, 3). Raises ValueError if it cannot be read."""
     path = Path(path)
-    return read_image(lambda: path, path, upright_pixels, MOST_PIXELS)
+    return read_image(lambda: path.open("rb"), path, upright_pixels, MOST_PIXELS)
 
 
 def letterbox(picture: Array, side: int) -> tuple[Array, Array]:

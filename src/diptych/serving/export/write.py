@@ -87,7 +87,7 @@ def runner_source() -> str:
             return ""
         copied.add(name)
         text = DATA_ERROR if name == DataError.__module__ else getsource(import_module(name))
-        return IMPORT.sub(lambda found: source(found[1]), text)
+        return IMPORT.sub(lambda line: source(line[1]), text)
 
     return source("diptych.serving.export.runner")
 
