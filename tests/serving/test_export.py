@@ -157,7 +157,7 @@ def test_questions_with_special_tokens_are_answered_as_by_ask(tmp_path: Path, mo
     assert len(set(found)) > 1
     for words in ([], [""], [" "]):
         monkeypatch.setattr(sys, "argv", ["run.py", str(paths[0]), *words])
-        with pytest.raises(SystemExit, match="this model needs: python run.py PICTURE QUESTION"):
+        with pytest.raises(SystemExit, match=r"this model needs: python run\.py PICTURE QUESTION"):
             program.main()
 
 

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
 
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
@@ -60,7 +59,7 @@ def is_there(name: Path | str) -> bool:
     return inside is not None and _member(*inside) is not None
 
 
-def content(path: Path) -> BinaryIO:
+def content(path: Path) -> io.BytesIO | io.BufferedReader:
     """Open a file or an archive's member.
 
     Raises FileNotFoundError if it is missing, and DataError if a member cannot be read.

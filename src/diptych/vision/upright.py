@@ -5,7 +5,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, TypeAlias, TypeVar, cast
@@ -44,7 +44,10 @@ class TooManyPixels(DataError):
 
 
 def read_image(
-    file: Callable[[], BinaryIO], path: Path | str, take: Callable[[Image.Image], T], most_pixels: int | None
+    file: Callable[[], BytesIO | BufferedReader],
+    path: Path | str,
+    take: Callable[[Image.Image], T],
+    most_pixels: int | None,
 ) -> T:
     """Return what `take` makes of an open image. `path` is used in errors; None: no limits.
 
@@ -80,7 +83,9 @@ def read_image(
         ) from error
 
 
-def _taken(file: BinaryIO, path: Path | str, take: Callable[[Image.Image], T], most_pixels: int | None) -> T:
+def _taken(
+    file: BytesIO | BufferedReader, path: Path | str, take: Callable[[Image.Image], T], most_pixels: int | None
+) -> T:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns at half its limit of pixels; our limit is checked below
         with file, Image.open(file, formats=FORMATS) as image:
@@ -109,7 +114,7 @@ def _scale_key(image: Image.Image, times: int, shift: int) -> None:
         image.info["transparency"] = tuple(one * times >> shift for one in key)
 
 
-def _without_texts(file: BinaryIO) -> BytesIO | None:
+def _without_texts(file: BytesIO | BufferedReader) -> BytesIO | None:
     """Return a PNG without its texts and colour profile. EXIF and XMP are kept.
 
     Return None if there is nothing to remove.
