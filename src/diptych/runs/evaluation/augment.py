@@ -60,9 +60,7 @@ class Tally:
             f"{counted(self.kept, 'new captions')} for {counted(self.pictures, 'images')}; left out: "
             f"{self.said_before} equal to human captions, {self.repeated} repeated, {self.going_round} with a "
             f"repeated trigram, {self.without_words} without words or with [UNK]; {self.fewer} images got fewer than "
-            "requested"
-            + blind
-            * bool(self.without_regions)
+            "requested" + blind * bool(self.without_regions)
         )
 
 
