@@ -57,6 +57,16 @@ def captioner(world: Store, tmp_path_factory: pytest.TempPathFactory) -> ModelFo
     return run(recipe, world, tmp_path_factory.mktemp("runs") / "caption", console=Console(quiet=True)).model
 
 
+def test_a_caption_with_an_unknown_word_is_no_text(captioner: ModelFolder, world: Store) -> None:
+    """Read again, its "[UNK]" would be three words."""
+    dog = captioner.tokens.encode("a red dog")
+    texts = [Hypothesis([*dog, captioner.tokens.vocabulary.unknown], -1.0), Hypothesis(dog, -2.0)]
+    settings, tally = augmenting.Augmentation("", "me", 2, "train", 0), augmenting.Tally()
+    found = augmenting._with_new(captioner, world.record(0), texts, settings, tally)
+    assert [one.text for one in found.generated] == ["a red dog"]
+    assert (tally.without_words, tally.kept) == (1, 1)
+
+
 def test_new_captions_are_kept_with_their_origin_and_train_again(
     world: Store, captioner: ModelFolder, tmp_path: Path
 ) -> None:

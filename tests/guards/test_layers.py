@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -21,14 +21,27 @@ def test_no_files_import_each_other() -> None:
 
 
 def test_one_module_opens_images() -> None:
-    """Orientation, 16 bits, limits and odd metadata are handled there; an exported folder runs without the package."""
-    opening = {
+    """Orientation, 16 bits, limits and odd metadata are handled there, for an exported folder too."""
+    assert files_with(lambda node: isinstance(node, ast.Attribute) and ast.unparse(node) == "Image.open") == {
+        "upright.py"
+    }
+
+
+def test_one_module_encodes_texts() -> None:
+    """There "[SEP]" in a text is text. The other two make a tokeniser from its file, and pass it to that module."""
+    assert files_with(
+        lambda node: isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "tokenizers"
+    ) == {"texts.py", "tokens.py", "runner.py"}
+    assert files_with(lambda node: isinstance(node, ast.keyword) and node.arg == "add_special_tokens") == {"texts.py"}
+
+
+def files_with(wanted: Callable[[ast.AST], bool]) -> set[str]:
+    """Names of the files of src that have such a node."""
+    return {
         path.name
         for path in (ROOT / "src").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Attribute) and ast.unparse(node) == "Image.open"
+        if any(map(wanted, ast.walk(ast.parse(path.read_text("utf-8")))))
     }
-    assert opening == {"image_files.py", "runner.py"}
 
 
 def test_packages_from_outside_import_the_public_modules_alone() -> None:

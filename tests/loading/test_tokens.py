@@ -62,6 +62,30 @@ def test_bert_s_own_vocabulary(data_folder: Path) -> None:
     assert tokens.decode(tokens.encode("Unaffable!")) == "unaffable!"
 
 
+PLAIN = ["[", "]", "a", "b", *"adeknpsu", *(token[1:-1].lower() for token in SPECIAL), "s", "##s"]
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_a_special_token_in_a_text_is_text_for_berts_vocabulary(tmp_path: Path, special: str, lowercase: bool) -> None:
+    """In a tokenizer.json too, which does not store this setting and may list the five as ordinary tokens."""
+    inner = special[1:-1].lower() if lowercase else special[1:-1]
+    words = list(dict.fromkeys([*SPECIAL, *PLAIN, *([] if lowercase else [inner])]))
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    tokens = Tokens.from_vocabulary(tmp_path / "vocab.txt", lowercase)
+    made = json.loads(tokens.to_json())
+    for token in made["added_tokens"]:
+        token["special"] = False
+    ordinary = Tokens(Tokenizer.from_str(json.dumps(made)))
+    tokens.save(tmp_path)
+    for one in (tokens, Tokens.load(tmp_path), ordinary):
+        pieces = [words[number] for number in one.encode(f"a {special} b{special}")]
+        assert pieces == ["a", "[", inner, "]", "b", "[", inner, "]"]
+        assert [word for word, _ in one.words(f"a {special}")] == ["a", "[", inner, "]"]
+        assert one.decode(one.encode(f"a {special} b")) == f"a [{inner}] b"
+        assert one.knows(one.encode(special))
+
+
 def test_case_is_kept_where_asked(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "Dog", "dog"]))
     assert Tokens.from_vocabulary(tmp_path / "vocab.txt", lowercase=False).encode("Dog dog") == [5, 6]

@@ -196,7 +196,7 @@ def test_a_judge_with_other_weights_than_those_of_its_card_is_refused(judge: Pat
 
 def test_examples_are_decoded_by_processes(judge: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("diptych.vision.image_files._opened", lambda *_: pytest.fail("decoded in this process"))
-    monkeypatch.setattr("diptych.vision.image_files._read", lambda *_: pytest.fail("decoded in this process"))
+    monkeypatch.setattr("diptych.vision.image_files.read_image", lambda *_: pytest.fail("decoded in this process"))
     card = train_judge(judge.parent / "classes", tmp_path / "judge")
     assert card["pictures"] == {"natural": EXAMPLES, "unnatural": EXAMPLES}
 

@@ -18,7 +18,8 @@ from PIL import Image
 from benchmarks.hostile_images import image, jpeg_of_many_scans, plain_ppm, tiff_of_one_tile
 from diptych.runtime.errors import DataError
 from diptych.vision.decoder import Decoders
-from diptych.vision.image_files import TooManyPixels, UnknownFormat, open_pixels, read_pixels
+from diptych.vision.image_files import open_pixels, read_pixels
+from diptych.vision.upright import TooManyPixels, UnknownFormat
 
 
 @pytest.fixture

@@ -19,8 +19,9 @@ from diptych.vision import pictures
 from diptych.vision.archives import members, read_member
 from diptych.vision.features.npz import read_npz
 from diptych.vision.features.vl_bert import Archive
-from diptych.vision.image_files import TooManyPixels, find_pictures, read_header
+from diptych.vision.image_files import find_pictures, read_header
 from diptych.vision.pictures import open_picture
+from diptych.vision.upright import TooManyPixels
 
 RED, WHITE = [255, 0, 0], [255, 255, 255]
 

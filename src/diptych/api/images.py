@@ -19,8 +19,8 @@ from diptych.api.arguments import path_of
 from diptych.core import Record
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.detector import Picture
-from diptych.vision.image_files import SMALLEST_SIDE, upright_pixels
 from diptych.vision.pictures import as_picture, read_picture
+from diptych.vision.upright import SMALLEST_SIDE, upright_pixels
 
 WANTED = (
     "a path, an http(s) URL, bytes, an open file, a Pillow image, {'bytes': ..., 'path': ...}, or an array or tensor "

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from diptych.data.store.store import INDEX, Store, iterate
-from diptych.data.store.tokens import FILE, SPECIAL
+from diptych.data.store.texts import SPECIAL
+from diptych.data.store.tokens import FILE
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json, text_of
 

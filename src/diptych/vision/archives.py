@@ -59,21 +59,21 @@ def is_there(name: Path | str) -> bool:
     return inside is not None and _member(*inside) is not None
 
 
-def content(path: Path) -> Path | io.BytesIO:
-    """Return an object that Pillow can open: the path, or the content of an archive's member.
+def content(path: Path) -> io.BytesIO | io.BufferedReader:
+    """Open a file or an archive's member.
 
-    Raises FileNotFoundError if the member is missing, and DataError if it cannot be read.
+    Raises FileNotFoundError if it is missing, and DataError if a member cannot be read.
     """
     inside = archive_of(path)
-    return path if inside is None else io.BytesIO(read_member(*inside))
+    return path.open("rb") if inside is None else io.BytesIO(read_member(*inside))
 
 
 def read_bytes(path: Path) -> bytes:
     """Return the bytes of an image file. For a pair of images, return the bytes of both files, joined."""
     if (two := beside(path)) is not None:
         return b"".join(read_bytes(one) for one in two)
-    source = content(path)
-    return bytes_of(source) if isinstance(source, Path) else source.read()
+    inside = archive_of(path)
+    return bytes_of(path) if inside is None else read_member(*inside)
 
 
 def members(archive: Path) -> dict[str, tuple[int, int]]:

@@ -11,16 +11,9 @@ from pathlib import Path
 from typing import IO, cast
 
 from diptych.runtime.errors import DataError
-from diptych.vision.image_files import (
-    MOST_PIXELS,
-    Pixels,
-    TooManyPixels,
-    UnknownFormat,
-    count_frames,
-    open_pixels,
-    read_pixels,
-)
+from diptych.vision.image_files import count_frames, open_pixels, read_pixels
 from diptych.vision.limited import MEMORY, SECONDS, Ended, LimitedProcesses, Reply, Room, Values, answer
+from diptych.vision.upright import MOST_PIXELS, Pixels, TooManyPixels, UnknownFormat
 
 ERRORS = {kind.__name__: kind for kind in (DataError, TooManyPixels, UnknownFormat)}
 

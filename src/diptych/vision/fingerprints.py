@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from diptych.vision.image_files import Pixels
+from diptych.vision.upright import Pixels
 
 
 def image_fingerprint(pixels: Pixels) -> tuple[int, int, int]:

@@ -6,7 +6,8 @@ import torch
 from PIL import Image
 
 from diptych.vision.detectors.detector import Picture
-from diptych.vision.image_files import MOST_PIXELS, Pixels, open_pixels, read_pixels, to_pixels
+from diptych.vision.image_files import open_pixels, read_pixels
+from diptych.vision.upright import MOST_PIXELS, Pixels, to_pixels
 
 
 def open_picture(path: Path) -> Picture:

@@ -20,7 +20,7 @@ from diptych.data.formats.parsing import (
 )
 from diptych.data.formats.values import JsonValue, listed_texts
 from diptych.runtime.errors import DataError
-from diptych.vision.image_files import ENDINGS
+from diptych.vision.upright import ENDINGS
 
 LISTS = {"train": "Flickr_8k.trainImages.txt", "val": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
 # Columns with captions in Kaggle's version, which also has `image`, and perhaps `split`.

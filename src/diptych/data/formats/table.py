@@ -44,7 +44,8 @@ from diptych.data.formats.format import (
 from diptych.data.formats.parsing import Pictures, Skips, uncollected
 from diptych.runtime.errors import DataError
 from diptych.runtime.plugins import note_use, unknown_name
-from diptych.vision.image_files import ENDINGS, find_pictures
+from diptych.vision.image_files import find_pictures
+from diptych.vision.upright import ENDINGS
 
 __all__ = ["FORMATS", "drawn_split", "list_formats", "read"]
 

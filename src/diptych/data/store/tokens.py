@@ -12,37 +12,21 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordPiece
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
-from diptych.core import Vocabulary
-from diptych.core.vocabulary import with_final_sigma
-from diptych.data.store import moses
+from diptych.data.store.texts import END, SPACE, SPECIAL, Encoder, Pieces, marked, types_of
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILE = "tokenizer.json"
 CASED_LEAST = 1000  # a vocabulary of at least this size is taken for uncased if it has no capital letters
-END = "</w>"  # marks the end of a word in BPE
 LONGEST_WORD = 1000  # number of letters; a longer string is data, not a word
 ENDLESS = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
-SPACE = "▁"  # begins a token that follows a space, in vocabularies that Diptych trains
-# (pattern, replacement). They remove the spaces that BERT's tokeniser puts around punctuation.
-JOINS = (
-    (r"(?<=\w) ' (?=(?:s|t|re|ve|ll|d|m)\b)", "'"),  # "dog ' s" becomes "dog's"
-    (r"(?<=\w) - (?=\w)", "-"),  # "t - shirt" becomes "t-shirt"
-    (r"(?<=\d) ?([.:/]) (?=\d)", r"\1"),  # "7 : 30" becomes "7:30"
-    (r"(?<=\d) ?, (?=\d{3}\b)", ","),
-    (r"\"\s+([^\"]*?)\s+\"", r'"\1"'),
-    (r" +([.,!?;:%)\]}])", r"\1"),
-    (r"([(\[{]) +", r"\1"),
-)
 # {part of a tokenizer.json: its accepted types}. They are the types of BERT and of BPE.
 PARTS = {
     "model": {"WordPiece", "BPE"},
@@ -50,10 +34,9 @@ PARTS = {
     "pre_tokenizer": {"BertPreTokenizer", "WhitespaceSplit"},
     "decoder": {"WordPiece", "BPEDecoder"},
 }
-Pieces = Literal["wordpiece", "bpe"]
 
 
-class Tokens:
+class Tokens(Encoder):
     """A tokeniser with BERT's five special tokens.
 
     It is saved with the model. Raises CheckpointError if a special token is missing, or if the ids of N tokens are not
@@ -61,24 +44,8 @@ class Tokens:
     """
 
     def __init__(self, tokenizer: Tokenizer, where: str = "the tokeniser") -> None:
-        ids = tokenizer.get_vocab()
-        _check_special(ids, where)
-        self._tokenizer = tokenizer
-        # Pairs (pattern, replacement), which `decode` applies to a text in this order.
-        self.joins = JOINS if isinstance(tokenizer.decoder, decoders.WordPiece) else ()
-        self.kind: Pieces = "bpe" if isinstance(tokenizer.model, BPE) else "wordpiece"
-        # False: encoding a text loses spaces, and may change letters (NFKC).
-        self.keeps_spaces = isinstance(tokenizer.decoder, decoders.Sequence) or (
-            self.kind == "bpe" and "NFKC" not in _types(json.loads(tokenizer.to_str())["normalizer"])
-        )
-        if self.keeps_spaces:  # these tokenisers encode "[SEP]" in a text as plain text
-            tokenizer.encode_special_tokens = True
-        inner = frozenset(number for token, number in ids.items() if token.startswith("##"))
-        pad, unknown, cls, sep, mask = (ids[token] for token in SPECIAL)
-        self._empty = {unknown, ids.get(SPACE, unknown)}
-        normalizer = tokenizer.normalizer
-        self._lowers = normalizer is not None and normalizer.normalize_str("Σ") == "σ"
-        self.vocabulary = Vocabulary(tokenizer.get_vocab_size(), pad, unknown, cls, sep, mask, inner)
+        _check_special(tokenizer.get_vocab(), where)
+        super().__init__(tokenizer)
 
     @classmethod
     def train(
@@ -135,61 +102,8 @@ class Tokens:
     def save(self, folder: Path) -> None:
         write_atomically(folder / FILE, self.to_json().encode())
 
-    def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text, without adding special tokens."""
-        return list(self._encoded(text).ids)
-
-    def knows(self, ids: Sequence[int]) -> bool:
-        """Return True if at least one id is neither [UNK] nor a space."""
-        return any(number not in self._empty for number in ids)
-
-    def words(self, text: str) -> list[tuple[str, list[int]]]:
-        """Return the words of a text, each with the ids of its tokens. The ids together equal those of `encode`."""
-        encoding = self._encoded(text)
-        words: list[tuple[str, list[int]]] = []
-        before = None
-        for piece, number, word in zip(encoding.tokens, encoding.ids, encoding.word_ids, strict=True):
-            plain = piece.removesuffix(END) if self.kind == "bpe" else piece.removeprefix("##")
-            plain = plain.removeprefix(SPACE)
-            if words and word is not None and word == before:
-                words[-1] = (words[-1][0] + plain, [*words[-1][1], number])
-            else:
-                words.append((plain, [number]))
-            before = word
-        return words
-
-    def decode(self, ids: Iterable[int], split: bool = False) -> str:
-        """Return the text of ids up to the first [SEP]. [UNK] stays in the text; other special tokens are removed.
-
-        `split`: keep the spaces of BERT's splitting (`t - shirt`), as in the papers' code for scores.
-        """
-        text = self._decoded(ids, split)
-        return with_final_sigma(text) if self._lowers else text
-
-    def _decoded(self, ids: Iterable[int], split: bool) -> str:
-        hidden = {self.vocabulary.pad, self.vocabulary.cls, self.vocabulary.mask}
-        written = takewhile(lambda number: number != self.vocabulary.sep, ids)
-        shown = [number for number in written if number not in hidden]
-        if self.kind == "wordpiece":
-            text = str(self._tokenizer.decode(shown, skip_special_tokens=False))
-            for pattern, replacement in () if split else self.joins:
-                text = re.sub(pattern, replacement, text)
-            # A model may predict several spaces in a row, which are joined.
-            return " ".join(filter(None, text.split(" ")))
-        begin, end = (SPACE, "") if self.keeps_spaces else (" ", " ")
-        unknown = self.vocabulary.unknown
-        pieces = (f"{begin}[UNK]{END}" if n == unknown else str(self._tokenizer.id_to_token(n)) for n in shown)
-        text = "".join(pieces).replace(END, end)
-        words = text.replace(SPACE, " ").split() if self.keeps_spaces else text.split()
-        return " ".join(words) if self.keeps_spaces else moses.join(words)
-
     def to_json(self) -> str:
         return str(self._tokenizer.to_str())
-
-    def _encoded(self, text: str) -> Any:
-        if self.kind == "bpe":
-            text = _marked(text) if self.keeps_spaces else " ".join(moses.cut(text))
-        return self._tokenizer.encode(text, add_special_tokens=False)
 
 
 def _check_parts(values: Any) -> None:
@@ -201,13 +115,8 @@ def _check_parts(values: Any) -> None:
         part = values[name]
         if name != "model" and any(part == ours[name] for ours in _learnt_parts()):
             continue
-        if unknown := _types(part) - known:
+        if unknown := types_of(part) - known:
             raise ValueError(f"`{name}` is {', '.join(map(str, unknown))}, expected {' or '.join(sorted(known))}")
-
-
-def _types(part: Mapping[str, Any]) -> set[str]:
-    """Return the type of a part of a tokenizer.json. For a sequence, return the types of its steps."""
-    return {step["type"] for step in part.get("normalizers", [part])}
 
 
 def _check_case(tokens: Sequence[str], lowercase: bool, path: Path) -> None:
@@ -248,7 +157,7 @@ def _trained_wordpiece(texts: list[str], size: int, lowercase: bool) -> Tokenize
 def _trained_bpe(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
     tokenizer = _bpe(BPE(unk_token="[UNK]", end_of_word_suffix=END), lowercase)
     _train(
-        tokenizer, list(map(_marked, texts)), size, lambda letter: f"{letter}{END}", BpeTrainer, end_of_word_suffix=END
+        tokenizer, list(map(marked, texts)), size, lambda letter: f"{letter}{END}", BpeTrainer, end_of_word_suffix=END
     )
     merges = [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
     ids = tokenizer.get_vocab()
@@ -300,23 +209,6 @@ def _learnt_parts() -> list[dict[str, Any]]:
 def _wordpiece(model: WordPiece, lowercase: bool) -> Tokenizer:
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     return _assembled(model, normalizer, pre_tokenizers.BertPreTokenizer(), decoders.WordPiece())
-
-
-def _marked(text: str) -> str:
-    """Split a text into words with Moses. Return the words joined by spaces.
-
-    A word begins with SPACE if the text has a space before it. If Moses would change a letter, the text is split only
-    at its spaces.
-    """
-    marked: list[str] = []
-    rest = text
-    for word in moses.cut(text):
-        begins = rest.lstrip()
-        if not begins.startswith(word):
-            return " ".join(SPACE + word for word in text.split())
-        marked.append(SPACE + word if begins != rest or not marked else word)
-        rest = begins[len(word) :]
-    return " ".join(marked)
 
 
 def _bpe(model: BPE, lowercase: bool) -> Tokenizer:

@@ -23,7 +23,8 @@ from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.fingerprints import dhash
-from diptych.vision.image_files import TooManyPixels, UnknownFormat, read_header
+from diptych.vision.image_files import read_header
+from diptych.vision.upright import TooManyPixels, UnknownFormat
 
 AT_ONCE = 64  # number of images per call of a judge
 TYPES = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tif"}

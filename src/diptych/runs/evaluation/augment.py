@@ -46,7 +46,7 @@ class Tally:
     kept: int = 0
     said_before: int = 0  # captions left out because they equal a human caption of the image
     repeated: int = 0  # captions left out because they equal another generated caption of the image
-    without_words: int = 0
+    without_words: int = 0  # captions left out because they have no word, or [UNK], which would be read as text
     going_round: int = 0  # captions left out because they contain a sequence of three words twice
     without_regions: int = 0  # images that get no captions because they have no regions
     fewer: int = 0  # images that got fewer new captions than requested
@@ -59,9 +59,8 @@ class Tally:
         return (
             f"{counted(self.kept, 'new captions')} for {counted(self.pictures, 'images')}; left out: "
             f"{self.said_before} equal to human captions, {self.repeated} repeated, {self.going_round} with a "
-            f"repeated trigram, {self.without_words} without words; {self.fewer} images got fewer than requested"
-            + blind
-            * bool(self.without_regions)
+            f"repeated trigram, {self.without_words} without words or with [UNK]; {self.fewer} images got fewer than "
+            "requested" + blind * bool(self.without_regions)
         )
 
 
@@ -153,7 +152,7 @@ def _with_new(
         words = tuple(tokens_of(sentence))
         if len(new) == settings.captions:
             break
-        if not any(word.isalnum() for word in words):
+        if model.tokens.vocabulary.unknown in text.tokens or not any(word.isalnum() for word in words):
             tally.without_words += 1
         elif words in before:
             tally.said_before += 1

@@ -1,21 +1,24 @@
 """Run an exported model: python run.py PICTURE [QUESTION].
 
-This script needs numpy, Pillow, tokenizers, and onnxruntime or torch, but not Diptych. Its folder also contains
-program.json, tokenizer.json, the programs, and `.diptych` with the SHA-256 of each file.
+This script needs numpy, Pillow, tokenizers, and onnxruntime or torch, but not Diptych (a BPE vocabulary also needs
+sacremoses, to read questions). Its folder also contains program.json, tokenizer.json, the programs, and `.diptych` with
+the SHA-256 of each file. `diptych export` replaces the imports from Diptych by the source of the modules.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps
+from tokenizers import Tokenizer
+
+from diptych.data.store.texts import Encoder
+from diptych.vision.upright import MOST_PIXELS, read_image, upright_pixels
 
 GREY = 114  # value of padding pixels
 Array = np.ndarray[Any, Any]
@@ -53,17 +56,15 @@ class ExportedModel:
     """
 
     def __init__(self, folder: Path) -> None:
-        from tokenizers import Tokenizer
-
         check_files(folder)
         self.facts = json.loads((folder / "program.json").read_text("utf-8"))
-        self.tokens = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.tokens = Encoder(Tokenizer.from_file(str(folder / "tokenizer.json")))
         self.programs = {name: Program(folder, name, self.facts["format"]) for name in self.facts["programs"]}
 
     def captions(self, pictures: Sequence[Array]) -> tuple[list[list[int]], list[str]]:
         """Return a greedily decoded caption of each image (H, W, 3), as (lists of token ids, texts)."""
         ids = self.write(self.regions(pictures))
-        return ids, [self.words(one) for one in ids]
+        return ids, [self.tokens.decode(one) for one in ids]
 
     def write(self, regions: dict[str, Array]) -> list[list[int]]:
         """Decode a caption for each row of `regions` greedily. Return the token ids."""
@@ -96,22 +97,11 @@ class ExportedModel:
                     scores[text[at + run - 1]] = -np.inf
         return int(scores.argmax())
 
-    def words(self, ids: list[int]) -> str:
-        """Return the text of token ids, without special tokens."""
-        hidden = {self.facts["vocabulary"][name] for name in ("pad", "cls", "mask")}
-        ids = [number for number in ids if number not in hidden]
-        if self.facts["tokens"] == "wordpiece":
-            text = str(self.tokens.decode(ids, skip_special_tokens=False))
-            for pattern, replacement in self.facts.get("joins", ()):
-                text = re.sub(pattern, replacement, text)
-            return " ".join(filter(None, text.split(" ")))
-        return "".join(str(self.tokens.id_to_token(number)) for number in ids).replace("</w>", " ").strip()
-
     def answers(self, pictures: Sequence[Array], questions: Sequence[str]) -> tuple[Array, list[str]]:
         """Return the most probable answer to a question about each image, as (indices of the answers, texts)."""
         vocabulary, texts = self.facts["vocabulary"], []
         for question in questions:
-            ids = self.tokens.encode(question, add_special_tokens=False).ids[: self.facts["max_words"]]
+            ids = self.tokens.encode(question)[: self.facts["max_words"]]
             slot = [vocabulary["mask"], vocabulary["sep"]] if self.facts["answer_slot"] else []
             texts.append([*ids, vocabulary["sep"], *slot])
         longest = max(map(len, texts))
@@ -167,15 +157,9 @@ def check_files(folder: Path) -> None:
 
 
 def open_picture(path: str | Path) -> Array:
-    """Read an image as RGB, uint8 (H, W, 3)."""
-    with open(path, "rb") as content, Image.open(content) as file:  # given a path, Pillow damages rotated TIFFs
-        image = ImageOps.exif_transpose(file)
-    if image.mode.startswith("I;16"):  # Pillow would clip 16-bit values above 255 to white
-        image = Image.fromarray((np.asarray(image, np.float64) / 257).round().astype(np.uint8))
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return np.asarray(image.convert("RGB"))
+    """Read an image as upright RGB, uint8 (H, W, 3). Raises ValueError if it cannot be read."""
+    path = Path(path)
+    return read_image(lambda: path.open("rb"), path, upright_pixels, MOST_PIXELS)
 
 
 def letterbox(picture: Array, side: int) -> tuple[Array, Array]:
@@ -272,10 +256,11 @@ def main() -> None:
     try:
         model = ExportedModel(Path(__file__).parent)
         answers = "answer" in model.programs
-        if len(sys.argv) < 2 + answers or (len(sys.argv) > 2 and not answers):
+        question = " ".join(sys.argv[2:])
+        if len(sys.argv) < 2 or bool(question.strip()) != answers:
             raise SystemExit(f"this model needs: python run.py PICTURE{' QUESTION' * answers}")
         picture = open_picture(sys.argv[1])
-        written = model.answers([picture], [" ".join(sys.argv[2:])]) if answers else model.captions([picture])
+        written = model.answers([picture], [question]) if answers else model.captions([picture])
         print(written[1][0], flush=True)
     except (OSError, ValueError) as error:
         raise SystemExit(str(error)) from None

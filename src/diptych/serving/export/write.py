@@ -2,12 +2,14 @@
 
 import json
 import logging
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import import_module
+from inspect import getsource
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +21,7 @@ from diptych.core import Writer
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.devices import choose_precision
-from diptych.runtime.errors import ServingError
+from diptych.runtime.errors import DataError, ServingError
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import check_name
 from diptych.runtime.outputs import refuse_replaced, whole_folder
@@ -45,6 +47,8 @@ Format = Literal["torch", "onnx"]
 Exportable = StorybookDetector | Grid
 FACTS, RUNNER = "program.json", "run.py"
 ENDINGS = {"torch": "pt2", "onnx": "onnx"}
+IMPORT = re.compile(r"^from (diptych\S*) import (?:\([^)]*\)|.*)\n", re.MULTILINE)
+DATA_ERROR = 'class DataError(ValueError):\n    """A file that cannot be read."""\n'
 INLINE = 2**30  # maximum size in bytes of the weights in an .onnx file; larger models get a second file
 
 
@@ -70,8 +74,22 @@ def export(folder: ModelFolder, out: Path, form: Format, report: Callable[[str],
         facts = {"format": form, "programs": made, **_facts(folder, detector)}
         (temporary / FACTS).write_text(json.dumps(facts, indent=1, ensure_ascii=False), "utf-8")
         shutil.copyfile(folder.folder / TOKENS, temporary / TOKENS)
-        shutil.copyfile(Path(__file__).with_name("runner.py"), temporary / RUNNER)
+        (temporary / RUNNER).write_text(runner_source(), "utf-8")
     return made
+
+
+def runner_source() -> str:
+    """Return run.py: runner.py, in which the imports from Diptych are replaced by the source of the modules."""
+    copied: set[str] = set()
+
+    def source(name: str) -> str:
+        if name in copied:
+            return ""
+        copied.add(name)
+        text = DATA_ERROR if name == DataError.__module__ else getsource(import_module(name))
+        return IMPORT.sub(lambda line: source(line[1]), text)
+
+    return source("diptych.serving.export.runner")
 
 
 def _task(folder: ModelFolder) -> str:
@@ -194,8 +212,6 @@ def _facts(folder: ModelFolder, detector: StorybookDetector | Grid) -> dict[str,
     return {
         "system": folder.architecture.system,
         "recipe": recipe.name,
-        "tokens": folder.tokens.kind,
-        "joins": folder.tokens.joins,
         "vocabulary": {name: getattr(vocabulary, name) for name in ("pad", "unknown", "cls", "sep", "mask")},
         "max_words": recipe.decoding.max_words if folder.answers is None else recipe.data.max_words,
         "min_words": recipe.decoding.min_words,

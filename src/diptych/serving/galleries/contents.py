@@ -8,7 +8,8 @@ from typing import Any
 
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json, sha256_of, sha256_of_json, text_of, write_atomically
-from diptych.vision.image_files import ENDINGS, find_pictures
+from diptych.vision.image_files import find_pictures
+from diptych.vision.upright import ENDINGS
 
 FILE = "contents.json"
 SHA256 = re.compile("[0-9a-f]{64}")

@@ -25,8 +25,8 @@ from diptych.serving.service.problems import GONE, RequestRefused
 from diptych.tasks.interface import TaskInterface, TaskRequest
 from diptych.vision.decoder import Decoders
 from diptych.vision.detectors.detector import Picture
-from diptych.vision.image_files import TooManyPixels, UnknownFormat
 from diptych.vision.pictures import as_picture
+from diptych.vision.upright import TooManyPixels, UnknownFormat
 
 Sent = tuple[dict[str, Any], bytes | None, str]  # (fields, bytes of the image, image's name)
 IMAGE = "image"

@@ -15,7 +15,7 @@ from diptych.runtime.errors import DataError
 from diptych.runtime.files import files_below
 from diptych.vision.features import arrow, lmdb, npy, npz, tsv, vl_bert, vlp
 from diptych.vision.features.raw import Folder, Listing, Raw, Unit, again, each_whole, read_as_data
-from diptych.vision.image_files import ENDINGS
+from diptych.vision.upright import ENDINGS
 
 # One function per format. Given the listed files, it returns the units of its format, such as one unit per tsv file.
 FORMATS = {"npz": npz.units, "tsv": tsv.units, "h5": vlp.units, "npy": npy.units, "json": vl_bert.units,
