@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
+from typer.testing import CliRunner
 
 from diptych import Dataset
+from diptych.cli.data import app
 from diptych.core import Record
 from diptych.data.check import check
 from diptych.data.extract.own_data import extract_regions, read_records, refuse_changed
 from diptych.data.findings import TURNED
 from diptych.data.formats.table import read
 from diptych.data.store.store import Store
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, RecipeError
 from diptych.vision.detectors.open import open_detector
 from diptych.vision.image_files import open_pixels
 
@@ -108,14 +110,14 @@ def assert_upright(record: Record, boxes: int) -> None:
     assert len(marked) == boxes
     for box in marked:
         assert box == pytest.approx(UPRIGHT)
-    assert not [one for one in check([record], stored_boxes=True).findings if one.kind in ("boxes misplaced", TURNED)]
+    assert not [one for one in check([record], stored=True).findings if one.kind in ("boxes misplaced", TURNED)]
 
 
 @pytest.mark.parametrize("orientation", STORED)
 @pytest.mark.parametrize("sized", [True, False])
 def test_lines_are_read_upright(orientation: int, sized: bool, tmp_path: Path) -> None:
     """Boxes of expressions, objects and other tasks; masks; and the size."""
-    (record,) = read(lines_file(tmp_path, orientation, sized), stored_boxes=True)
+    (record,) = read(lines_file(tmp_path, orientation, sized), stored=True)
     assert record.size == (WIDTH, HEIGHT)
     assert_upright(record, boxes=3)
     (mask,) = (thing.mask for thing in record.objects)
@@ -125,7 +127,7 @@ def test_lines_are_read_upright(orientation: int, sized: bool, tmp_path: Path) -
 @pytest.mark.parametrize("orientation", STORED)
 @pytest.mark.parametrize("made", [coco_file, refcoco_file])
 def test_coco_and_refcoco_are_read_upright(orientation: int, made: Any, tmp_path: Path) -> None:
-    (record,) = read(made(tmp_path, orientation), stored_boxes=True)
+    (record,) = read(made(tmp_path, orientation), stored=True)
     assert record.size == (WIDTH, HEIGHT)
     assert_upright(record, boxes=1)
 
@@ -137,7 +139,17 @@ def test_sizes_of_stored_pixels_are_misplaced_without_it(tmp_path: Path) -> None
     assert "--stored-boxes" in found.way_out
     line = {"image": "a.png", "expression": "it", "box": [10, 5, 20, 10], "width": WIDTH, "height": HEIGHT}
     path.write_text(json.dumps(line))
-    (found,) = (one for one in check(read(path, stored_boxes=True)).findings if one.kind == "boxes misplaced")
+    (found,) = (one for one in check(read(path, stored=True)).findings if one.kind == "boxes misplaced")
+
+
+@pytest.mark.parametrize("orientation", STORED)
+def test_tiffs_are_read_upright(orientation: int, tmp_path: Path) -> None:
+    """Pillow itself turns them."""
+    box, *_ = drawn(tmp_path / "a.tif", orientation)
+    (tmp_path / "own.jsonl").write_text(json.dumps({"image": "a.tif", "expression": "it", "box": box}))
+    (record,) = read(tmp_path / "own.jsonl", stored=True)
+    assert record.size == (WIDTH, HEIGHT)
+    assert_upright(record, boxes=1)
 
 
 def test_an_orientation_that_exif_does_not_have_turns_nothing(tmp_path: Path) -> None:
@@ -147,17 +159,17 @@ def test_an_orientation_that_exif_does_not_have_turns_nothing(tmp_path: Path) ->
         exif = Image.Exif()
         exif[0x112] = number
         Image.new("RGB", (WIDTH, HEIGHT)).save(tmp_path / "a.png", exif=exif)
-        (record,) = read(tmp_path / "own.jsonl", stored_boxes=True)
+        (record,) = read(tmp_path / "own.jsonl", stored=True)
         assert_upright(record, boxes=1)
 
 
 def test_a_store_keeps_no_boxes_of_the_other_choice(tmp_path: Path) -> None:
     path, console = lines_file(tmp_path, 3, sized=False), Console(file=io.StringIO(), width=300)
     for turned in (True, False):
-        records = read_records(path, console, None, None, 0, stored_boxes=turned)
-        others = read_records(path, console, None, None, 0, stored_boxes=not turned)
+        records = read_records(path, console, None, None, 0, stored=turned)
+        others = read_records(path, console, None, None, 0, stored=not turned)
         finder, out = open_detector("ground-truth", records), tmp_path / f"store {turned}"
-        extract_regions(records, finder, out, console, stored_boxes=turned)
+        extract_regions(records, finder, out, console, stored=turned)
         assert (Store(out).record(0).marked("box")[0] == pytest.approx(UPRIGHT)) is turned
         refuse_changed(out, records, path, finder)
         with pytest.raises(DataError, match="for boxes, --stored-boxes"):
@@ -170,7 +182,7 @@ def test_a_store_keeps_no_boxes_of_the_other_choice(tmp_path: Path) -> None:
 def test_boxes_of_images_without_a_file_are_counted(tmp_path: Path) -> None:
     path, told = lines_file(tmp_path, 6, sized=True), io.StringIO()
     (tmp_path / "a.png").unlink()
-    (record,) = read_records(path, Console(file=told, width=300), None, None, 0, False, stored_boxes=True)
+    (record,) = read_records(path, Console(file=told, width=300), None, None, 0, False, stored=True)
     assert record.image is None
     assert "images with boxes but without a file (boxes not turned): 1" in told.getvalue()
 
@@ -178,7 +190,7 @@ def test_boxes_of_images_without_a_file_are_counted(tmp_path: Path) -> None:
 def test_images_that_cannot_be_read_stay(tmp_path: Path) -> None:
     path = lines_file(tmp_path, 6, sized=True)
     (tmp_path / "a.png").write_bytes(b"no image")
-    (record,) = read(path, stored_boxes=True)
+    (record,) = read(path, stored=True)
     assert record.size == (HEIGHT, WIDTH)
 
 
@@ -186,3 +198,18 @@ def test_from_python(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="of stored pixels .*: 1"):
         data = Dataset.read(lines_file(tmp_path, 8, sized=False), stored_boxes=True)
     assert_upright(data.records[0], boxes=3)
+
+
+def test_the_verbs(tmp_path: Path) -> None:
+    path, out = lines_file(tmp_path, 6, sized=True), tmp_path / "store"
+    runner = CliRunner()
+    command = ["extract", str(path), "--out", str(out), "--detector", "ground-truth"]
+    assert runner.invoke(app, [*command, "--stored-boxes"]).exit_code == 0
+    assert Store(out).record(0).marked("box")[0] == pytest.approx(UPRIGHT)
+    assert isinstance(runner.invoke(app, command).exception, DataError)
+    assert "boxes misplaced" in runner.invoke(app, ["check", str(path)]).output
+    checked = runner.invoke(app, ["check", str(path), "--stored-boxes"])
+    assert checked.exit_code == 0
+    assert TURNED not in checked.output
+    assert "boxes misplaced" not in checked.output
+    assert isinstance(runner.invoke(app, ["check", str(out), "--stored-boxes"]).exception, RecipeError)

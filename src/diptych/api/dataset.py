@@ -176,9 +176,7 @@ class Dataset(Sequence[Example]):
         else:
             with _warned(data, skip_bad) as skips:
                 folder = None if images is None else path_of(images)
-                made = cls(
-                    read(data, folder, split=split, seed=seed, skips=skips, stored_boxes=stored_boxes), data.stem
-                )
+                made = cls(read(data, folder, split=split, seed=seed, skips=skips, stored=stored_boxes), data.stem)
         if split is not None and made.splits.keys() - {split, usual_split(split)}:
             warnings.warn(f"{data}: select one of {', '.join(made.splits)} by data[...], not with split=", stacklevel=3)
         return made

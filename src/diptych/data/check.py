@@ -47,7 +47,7 @@ def check(
     pictures: bool = True,
     tasks: Mapping[str, Callable[[Record], bool]] | None = None,
     seen: SeenImages | None = None,
-    stored_boxes: bool = False,
+    stored: bool = False,
 ) -> CheckReport:
     """Check every record.
 
@@ -55,7 +55,7 @@ def check(
 
     `seen`: fingerprints of the images that a model was trained on. Images of val and test splits are compared with
     them. `tasks`: for each task, a function that returns True if the task can train on a record. The report counts
-    these records for each task and split. `stored_boxes`: boxes were converted from stored pixels, so images that EXIF
+    these records for each task and split. `stored`: boxes were converted from stored pixels, so images that EXIF
     turns are not reported.
     If an image of a store cannot be opened, this is only a warning, because training reads the stored features.
     """
@@ -75,7 +75,7 @@ def check(
             checker.add("not extracted", f"{failure['key']}: {failure['reason']}")
         for line in differences(data.contract, model) if model is not None else ():
             checker.add("contract", line)
-    if stored_boxes:
+    if stored:
         checker.findings.pop(TURNED, None)
     checker.compare_splits()
     trained_on = None if model is None else checker.compare_model(seen)

@@ -40,10 +40,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "score outside": ("warning", "a detector's confidence is from 0 to 1"),
     "no regions": ("warning", "the detector found nothing; lower its score threshold"),
     "picture missing": ("error", "no such file: check the folder that relative names start from"),
-    "boxes misplaced": (
-        "error",
-        "extraction would leave the image out: correct size and boxes, or pass --stored-boxes",
-    ),
+    "boxes misplaced": ("error", "extraction leaves the image out: correct size and boxes, or pass --stored-boxes"),
     TURNED: ("warning", "right if the boxes are of the upright image; if of the stored pixels: extract --stored-boxes"),
     "no train split": ("warning", "training reads the split train, unless data.split names another"),
     "picture unreadable": ("error", "extraction would leave it out: replace the file, or make it readable"),

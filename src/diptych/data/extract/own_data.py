@@ -45,12 +45,12 @@ NAMED = 5  # this many failures are printed; failures.jsonl lists all
 def extract_regions(
     records: Sequence[Record], detector: Detector, folder: Path, console: Console | None = None, batch_size: int = 16,
     processes: int | None = None, engine: str = LOCAL, device: str = "auto", skip_bad: bool = False,
-    stored_boxes: bool = False,
+    stored: bool = False,
 ) -> Extraction:  # fmt: skip
     """Detect the regions of every image, and save regions and detector in a store.
 
     Models trained on this store include a copy of the detector. `processes` is by default the number of cores for MANY
-    images or more, else 1. If there is a `console`, it shows a progress bar and the first failures. `stored_boxes`:
+    images or more, else 1. If there is a `console`, it shows a progress bar and the first failures. `stored`:
     boxes were converted from stored pixels, so that images that EXIF turns are not reported.
     """
     console = console or Console(quiet=True)
@@ -58,7 +58,7 @@ def extract_regions(
     given = detector if isinstance(detector, GivenRegions) else None
     for note in given.files.notes if given is not None else ():
         tell(console, note)
-    if not stored_boxes and (count := sum(turn_of(record) > 1 for record in records)):
+    if not stored and (count := sum(turn_of(record) > 1 for record in records)):
         tell(console, f"{TURNED}: {count}; {KINDS[TURNED][1]}")
     processes = processes or (PROCESSES if len(records) >= MANY or engine != LOCAL else 1)
     chosen = CPU if device == "auto" and engine != LOCAL else choose_device(device, "--device")
@@ -90,13 +90,11 @@ def extract_regions(
 
 def read_records(
     data: Path, console: Console, pictures: Path | None, split: str | None, seed: int, need_pictures: bool = True,
-    skip_bad: bool = False, stored_boxes: bool = False,
+    skip_bad: bool = False, stored: bool = False,
 ) -> list[Record]:  # fmt: skip
     """Read the records of a user's data. Print the number of skipped or corrected entries, with examples."""
     skips = Skips(skip_bad)
-    records = read(
-        data, pictures, split=split, seed=seed, need_pictures=need_pictures, skips=skips, stored_boxes=stored_boxes
-    )
+    records = read(data, pictures, split=split, seed=seed, need_pictures=need_pictures, skips=skips, stored=stored)
     if skips.counts:
         tell(console, f"skipped or corrected: {skips}")
     return records

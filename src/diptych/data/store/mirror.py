@@ -68,12 +68,9 @@ def _other(match: re.Match[str]) -> str:
 
 
 _FLIPS: dict[str, dict[Mark, Callable[[Any], Any]]] = {
-    "d": {
-        "box": lambda box: (*box[1::-1], *box[:1:-1]),
-        "cells": lambda mask: tuple(map("".join, zip(*mask, strict=True))),
-    },
-    "x": {"box": mirrored_box, "cells": lambda mask: tuple(row[::-1] for row in mask)},
-    "y": {"box": lambda box: (box[0], 1 - box[3], box[2], 1 - box[1]), "cells": lambda mask: mask[::-1]},
+    "d": {"box": lambda b: (b[1], b[0], b[3], b[2]), "cells": lambda m: tuple(map("".join, zip(*m, strict=True)))},
+    "x": {"box": mirrored_box, "cells": lambda m: tuple(row[::-1] for row in m)},
+    "y": {"box": lambda b: (b[0], 1 - b[3], b[2], 1 - b[1]), "cells": lambda m: m[::-1]},
 }
 _CHANGES: dict[Mark, Callable[[Any], Any]] = {
     "text": swapped,
