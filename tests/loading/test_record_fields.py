@@ -43,7 +43,7 @@ def boxes(draw: st.DrawFn) -> tuple[float, ...]:
 MARKED = {
     **dict.fromkeys(("text", "tagged", "label"), TEXTS),
     "box": boxes(),
-    "cells": st.just("#.."),
+    "cells": st.just(("#..", ".##")),
 }
 
 

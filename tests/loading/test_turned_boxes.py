@@ -35,7 +35,10 @@ def test_images_with_boxes_that_exif_turns_are_counted(ending: str, tmp_path: Pa
     told = Console(file=io.StringIO(), width=200)
     extract_regions(records, open_detector("ground-truth", records), tmp_path / "store", told)
     (line,) = (one for one in told.file.getvalue().splitlines() if TURNED in one)  # type: ignore[attr-defined]
-    assert line.startswith(f"{TURNED}: 7; right if the boxes are of the upright image; if not: exiftool -Orientation=")
+    assert line.startswith(
+        f"{TURNED}: 7; right if the boxes are of the upright image; if of the stored pixels: extract --"
+    )
+    assert line.endswith("--stored-boxes")
 
 
 def test_upright_images_and_pairs_are_passed_in_silence(tmp_path: Path) -> None:

@@ -154,14 +154,16 @@ class Dataset(Sequence[Example]):
     @python_errors
     def read(
         cls, path: str | os.PathLike[str], images: str | os.PathLike[str] | None = None, *, split: str | None = None,
-        seed: int = 0, skip_bad: bool = False,
+        seed: int = 0, skip_bad: bool = False, stored_boxes: bool = False,
     ) -> Dataset:  # fmt: skip
         """Read a store, or a file or folder of any format that `diptych extract` reads.
 
         images: the folder of the images, by default the folder of the data. split: the split of records whose files do
         not name a split. By default the image's name and `seed` decide: 80% train, 10% val, 10% test. `data["val"]`
         selects a split. Invalid entries are skipped with a warning. More than 10 invalid entries that are also more
-        than 1% of all are an error, unless `skip_bad` is True. Raises DataError.
+        than 1% of all are an error, unless `skip_bad` is True. `stored_boxes`: boxes, outlines and sizes are of the
+        stored pixels, to which EXIF's orientation is not applied; they are turned to the upright image. Raises
+        DataError.
         """
         check_path("path", path, "a store, or a file or folder of a known format", DataError)
         if images is not None:
@@ -174,7 +176,7 @@ class Dataset(Sequence[Example]):
         else:
             with _warned(data, skip_bad) as skips:
                 folder = None if images is None else path_of(images)
-                made = cls(read(data, folder, split=split, seed=seed, skips=skips), data.stem)
+                made = cls(read(data, folder, split=split, seed=seed, skips=skips, stored=stored_boxes), data.stem)
         if split is not None and made.splits.keys() - {split, usual_split(split)}:
             warnings.warn(f"{data}: select one of {', '.join(made.splits)} by data[...], not with split=", stacklevel=3)
         return made

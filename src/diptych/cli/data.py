@@ -21,6 +21,7 @@ from diptych.cli.app import (
     Seed,
     SkipBad,
     SplitSeed,
+    StoredBoxes,
     Verbs,
     app,
     console,
@@ -169,6 +170,7 @@ def check(
     images: ImageFolder = None,
     revision: Revision = None,
     skip_bad: SkipBad = False,
+    stored: StoredBoxes = False,
     as_json: AsJson = False,
 ) -> None:
     """Check data before training. The exit code is 1 if training would fail, or if a test image is in another split."""
@@ -191,10 +193,10 @@ def check(
         raise SystemExit(1 if hurt else 0)
     opened = open_folder(model, revision=revision) if model is not None else None
     contract, seen = (None, None) if opened is None else (opened.contract, opened.seen)
-    records = (
-        Store(data) if (data / INDEX).exists() else read_records(data, console(), images, None, 0, skip_bad=skip_bad)
-    )
-    checked = check_records(records, contract, tasks={k: spec.learns_from for k, spec in TASKS.items()}, seen=seen)
+    if (is_store := (data / INDEX).exists()) and stored:
+        raise RecipeError(f"{data} is a store, which has its boxes already; pass --stored-boxes to `diptych extract`")
+    records = Store(data) if is_store else read_records(data, console(), images, None, 0, True, skip_bad, stored)
+    checked = check_records(records, contract, True, {k: s.learns_from for k, s in TASKS.items()}, seen, stored)
     if as_json:
         print(json.dumps(checked.to_json(), indent=1))
     else:
@@ -227,6 +229,7 @@ def extract(
     split: str | None = Option(None, help="Split of data without splits; default: --split-seed divides them."),
     split_seed: SplitSeed = 0,
     skip_bad: SkipBad = False,
+    stored: StoredBoxes = False,
     image_feature: str | None = Option(None, help="Backbone of a whole-image feature (densenet121); default: none."),
     batch_size: int = Option(16, min=1, help="Images in a batch of the detector."),
     processes: int | None = Option(None, min=1, help="Processes that read or extract; default: one a core, up to 4."),
@@ -242,7 +245,7 @@ def extract(
     from diptych.vision.detectors.open import open_detector, with_image_feature
 
     selection = find_selection(region_selection) if region_selection is not None else None
-    records = read_records(data, console(), images, split, split_seed, features is None, skip_bad)
+    records = read_records(data, console(), images, split, split_seed, features is None, skip_bad, stored)
     refuse_inputs(out, [data])
     opened = open_detector(
         detector, records, features, weights, selection, boxes, settings or (), backbone,
@@ -251,7 +254,7 @@ def extract(
     opened = with_image_feature(opened, image_feature)
     refuse_changed(out, records, data, opened)
     hold(out, "store")
-    done = extract_regions(records, opened, out, console(), batch_size, processes, engine.value, device, skip_bad)
+    done = extract_regions(records, opened, out, console(), batch_size, processes, engine, device, skip_bad, stored)
     print(json.dumps({"store": str(out), **vars(done)}) if as_json else f"{done.summary()}; {out}")
 
 

@@ -22,7 +22,7 @@ TaggedText = Annotated[str, "tagged"]  # text that models read, with tags such a
 ToldText = Annotated[str, "label"]  # text that is not an input of models; mirroring swaps "left" and "right" in it
 Corners = Annotated[tuple[float, float, float, float], "box"]  # (x1, y1, x2, y2) from 0 to 1
 Fingerprint = tuple[int, int, int] | tuple[int, int]
-CellRow = Annotated[str, "cells"]  # one row of an object's mask, as text
+Cells = Annotated[tuple[str, ...], "cells"]  # the rows of an object's mask, as text
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Object:
     attributes: Mapping[str, str] = field(default_factory=dict)  # {attribute: value}, such as {"colour": "red"}
     visible: float = 1.0  # visible share of the object, 0 to 1
     # Mask of MASK_CELLS x MASK_CELLS cells of the box: "#" shows the object, "." does not. (): unknown.
-    mask: tuple[CellRow, ...] = field(default=(), repr=False)
+    mask: Cells = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

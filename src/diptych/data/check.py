@@ -23,8 +23,9 @@ from diptych.core.record import Fingerprint
 from diptych.core.shares import FEWEST
 from diptych.data.extract.extract import misplaced_boxes
 from diptych.data.faults import known_faults
-from diptych.data.findings import EXAMPLES, KINDS, NO_TEXT, TURNED, CheckFinding, CheckReport, Severity, is_turned
+from diptych.data.findings import EXAMPLES, KINDS, NO_TEXT, TURNED, CheckFinding, CheckReport, Severity
 from diptych.data.leakage import UNKNOWN, Fingerprints, Leakage, SeenImages, copies_across
+from diptych.data.store.mirror import turn_of
 from diptych.data.store.store import FAILURES, Store
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import parse_json, text_of
@@ -46,6 +47,7 @@ def check(
     pictures: bool = True,
     tasks: Mapping[str, Callable[[Record], bool]] | None = None,
     seen: SeenImages | None = None,
+    stored: bool = False,
 ) -> CheckReport:
     """Check every record.
 
@@ -53,7 +55,8 @@ def check(
 
     `seen`: fingerprints of the images that a model was trained on. Images of val and test splits are compared with
     them. `tasks`: for each task, a function that returns True if the task can train on a record. The report counts
-    these records for each task and split.
+    these records for each task and split. `stored`: boxes were converted from stored pixels, so images that EXIF
+    turns are not reported.
     If an image of a store cannot be opened, this is only a warning, because training reads the stored features.
     """
     checker = _Checker(data.contract if isinstance(data, Store) else None, pictures, tasks or {})
@@ -72,6 +75,8 @@ def check(
             checker.add("not extracted", f"{failure['key']}: {failure['reason']}")
         for line in differences(data.contract, model) if model is not None else ():
             checker.add("contract", line)
+    if stored:
+        checker.findings.pop(TURNED, None)
     checker.compare_splits()
     trained_on = None if model is None else checker.compare_model(seen)
     return replace(checker.report(), trained_on=trained_on)
@@ -133,7 +138,7 @@ class _Checker:
                         self.add(kind, f"{record.key}: {problem}", _unless_extracted(record))
                     elif content is not None:
                         self._compare(record, content)
-                        if is_turned(record):
+                        if turn_of(record) > 1:
                             self.add(TURNED, record.key)
                     if misplaced is not None:
                         self.add("boxes misplaced", f"{record.key}: {misplaced}", _unless_extracted(record))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -11,11 +10,9 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from diptych.core import Record
 from diptych.core.shares import FEWEST
 from diptych.data.leakage import Leakage
-from diptych.runtime.errors import DataError, counted
-from diptych.vision.image_files import orientation
+from diptych.runtime.errors import counted
 
 Severity = Literal["error", "warning"]
 NO_TEXT = "no text here"
@@ -43,8 +40,8 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "score outside": ("warning", "a detector's confidence is from 0 to 1"),
     "no regions": ("warning", "the detector found nothing; lower its score threshold"),
     "picture missing": ("error", "no such file: check the folder that relative names start from"),
-    "boxes misplaced": ("error", "extraction would leave the image out: correct its size and its boxes"),
-    TURNED: ("warning", "right if the boxes are of the upright image; if not: exiftool -Orientation= FILES removes it"),
+    "boxes misplaced": ("error", "extraction leaves the image out: correct size and boxes, or pass --stored-boxes"),
+    TURNED: ("warning", "right if the boxes are of the upright image; if of the stored pixels: extract --stored-boxes"),
     "no train split": ("warning", "training reads the split train, unless data.split names another"),
     "picture unreadable": ("error", "extraction would leave it out: replace the file, or make it readable"),
     "not extracted": ("warning", "the reasons are in failures.jsonl; the same extract command tries again"),
@@ -137,13 +134,6 @@ class CheckReport:
             *lines,
             Text(verdict),
         )
-
-
-def is_turned(record: Record) -> bool:
-    """Return True if the record has boxes, and EXIF turns or mirrors its image. Only the header is read."""
-    with suppress(DataError):
-        return record.image is not None and bool(record.marked("box")) and orientation(record.image) > 1
-    return False
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -15,10 +15,11 @@ from rich.console import Console
 from diptych.core import Record, Regions
 from diptych.core.folders import DETECTOR
 from diptych.data.extract.extract import CPU, LOCAL, Extraction, extract, is_another
-from diptych.data.findings import KINDS, TURNED, is_turned
+from diptych.data.findings import KINDS, TURNED
 from diptych.data.formats.format import LIST_THEM
 from diptych.data.formats.parsing import Skips, are_many, refuse_many
 from diptych.data.formats.table import read
+from diptych.data.store.mirror import turn_of
 from diptych.data.store.store import INDEX, Store, halved, iterate
 from diptych.runtime.devices import choose_device
 from diptych.runtime.errors import DataError, RecipeError
@@ -44,18 +45,20 @@ NAMED = 5  # this many failures are printed; failures.jsonl lists all
 def extract_regions(
     records: Sequence[Record], detector: Detector, folder: Path, console: Console | None = None, batch_size: int = 16,
     processes: int | None = None, engine: str = LOCAL, device: str = "auto", skip_bad: bool = False,
+    stored: bool = False,
 ) -> Extraction:  # fmt: skip
     """Detect the regions of every image, and save regions and detector in a store.
 
     Models trained on this store include a copy of the detector. `processes` is by default the number of cores for MANY
-    images or more, else 1. If there is a `console`, it shows a progress bar and the first failures.
+    images or more, else 1. If there is a `console`, it shows a progress bar and the first failures. `stored`:
+    boxes were converted from stored pixels, so that images that EXIF turns are not reported.
     """
     console = console or Console(quiet=True)
     claim(folder, "store")
     given = detector if isinstance(detector, GivenRegions) else None
     for note in given.files.notes if given is not None else ():
         tell(console, note)
-    if count := sum(map(is_turned, records)):
+    if not stored and (count := sum(turn_of(record) > 1 for record in records)):
         tell(console, f"{TURNED}: {count}; {KINDS[TURNED][1]}")
     processes = processes or (PROCESSES if len(records) >= MANY or engine != LOCAL else 1)
     chosen = CPU if device == "auto" and engine != LOCAL else choose_device(device, "--device")
@@ -87,11 +90,11 @@ def extract_regions(
 
 def read_records(
     data: Path, console: Console, pictures: Path | None, split: str | None, seed: int, need_pictures: bool = True,
-    skip_bad: bool = False,
+    skip_bad: bool = False, stored: bool = False,
 ) -> list[Record]:  # fmt: skip
     """Read the records of a user's data. Print the number of skipped or corrected entries, with examples."""
     skips = Skips(skip_bad)
-    records = read(data, pictures, split=split, seed=seed, need_pictures=need_pictures, skips=skips)
+    records = read(data, pictures, split=split, seed=seed, need_pictures=need_pictures, skips=skips, stored=stored)
     if skips.counts:
         tell(console, f"skipped or corrected: {skips}")
     return records
@@ -245,7 +248,7 @@ def check_same(store: Store, records: Sequence[Record], data: Path, detector: De
             known = replace(known, size=there.size, fingerprint=there.fingerprint)
         if known is None or _from_root(known) != _from_root(there):
             moved = known is not None and replace(known, image=there.image) == there
-            texts = f"other texts or another split for {there.key!r} (a split changes with --split-seed)"
+            texts = f"other texts or another split for {there.key!r} (see --split-seed; for boxes, --stored-boxes)"
             had = f"the image of {there.key!r} at {there.image}" if moved else texts
             raise DataError(f"{store.folder} was made when {data} had {had}; {other}")
     if newer and wanted.keys() >= store.keys():  # these images are not opened again

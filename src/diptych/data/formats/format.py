@@ -74,6 +74,7 @@ class Wanted:
     seed: int = 0
     skips: Skips = field(default_factory=Skips)  # counts entries that are left out
     crowds: bool = False  # True: COCO's crowd boxes (`iscrowd`) are kept
+    stored_boxes: bool = False  # True: boxes and sizes are of the pixels as stored, before EXIF's orientation
     drawn: set[str] = field(default_factory=set)  # keys of records whose split was drawn at random
     names: Names = field(default_factory=Names, compare=False)  # of the images, for `name_of`
 

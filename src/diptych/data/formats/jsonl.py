@@ -39,7 +39,7 @@ from diptych.data.formats.format import Source, Wanted, usual_split
 from diptych.data.formats.masks import Outlines, mask_of
 from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, named_captions, picture_at
 from diptych.runtime.errors import DataError
-from diptych.vision.image_files import picture_size, same_shape
+from diptych.vision.image_files import orientation, picture_size, same_shape
 
 
 class Unreadable(DataError):
@@ -129,7 +129,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     Empty captions and answers, lines without words, and invalid lines are counted in `wanted.skips` and left out.
     Raises DataError if no record is left.
     """
-    reader = _LineReader(wanted.skips, lines.path.parent)
+    reader = _LineReader(wanted.skips, lines.path.parent, wanted.stored_boxes)
     records, splits, ids, keys = dict[str, Record](), dict[str, str](), dict[str, int](), set[str]()
 
     def take(value: values.JsonValue) -> None:
@@ -170,6 +170,7 @@ class _LineReader:
 
     skips: Skips
     folder: Path  # folder that contains the JSON lines
+    stored_boxes: bool  # see `Wanted`
     # Images with an invalid object; tags in their texts, such as [3], are not checked.
     lost: set[str] = field(default_factory=set)
     question_ids: parsing.Once = field(default_factory=lambda: parsing.Once("question id"))
@@ -334,6 +335,7 @@ class _LineReader:
         if image is None:
             value.refuse("a box of a missing image", "the image's `width` and `height` in the line")
         try:
-            return picture_size(image)
+            size = picture_size(image)
+            return size[::-1] if self.stored_boxes and record.image and orientation(image) in range(5, 9) else size
         except DataError as error:
             raise Unreadable(str(error)) from error

@@ -42,6 +42,7 @@ from diptych.data.formats.format import (
     with_usual_splits,
 )
 from diptych.data.formats.parsing import Pictures, Skips, uncollected
+from diptych.data.store.mirror import turn_of, upright
 from diptych.runtime.errors import DataError
 from diptych.runtime.plugins import note_use, unknown_name
 from diptych.vision.image_files import find_pictures
@@ -154,7 +155,7 @@ def list_formats() -> str:
 @uncollected()
 def read(
     path: Path, pictures: Path | None = None, *, split: str | None = None, seed: int = 0, need_pictures: bool = True,
-    skips: Skips | None = None,
+    skips: Skips | None = None, stored: bool = False,
 ) -> list[Record]:  # fmt: skip
     """Read all records of a file or folder. Raises DataError for a path that no format fits, and for faulty files.
 
@@ -163,15 +164,25 @@ def read(
     - split: the split of records whose files do not name a split. By default it is random for each image, by `seed`.
     - skips: counts the entries that are left out (invalid, without any text, or with a missing image in a manifest). It
       is an error if more than 10 entries and more than 1% of all are invalid.
+    - stored: boxes, outlines and sizes are of the stored pixels; they are converted to the upright image.
     """
     if not path.exists():
         raise DataError(f"nothing at {path}; expected a file or folder of a known format; {LIST_THEM}")
     if not path.is_file() and not path.is_dir():
         raise DataError(f"{path} is a pipe or a device, but data is read more than once; write it to a file first")
     skips = Skips() if skips is None else skips
-    records = _read(Source(path), Wanted(pictures, split, seed, skips), need_pictures)
+    records = _read(Source(path), Wanted(pictures, split, seed, skips, stored_boxes=stored), need_pictures)
+    records = [_upright(record, skips) for record in records] if stored else records
     skips.check()
     return with_usual_splits(records, skips)
+
+
+def _upright(record: Record, skips: Skips) -> Record:
+    """Convert boxes of stored pixels. Images that are turned or mirrored are counted, as are boxes without an image."""
+    if (turn := turn_of(record)) > 1 or (record.image is None and record.marked("box")):
+        what = "of stored pixels (turned or mirrored)" if turn > 1 else "but without a file (boxes not turned)"
+        skips.add(f"images with boxes {what}", record.key)
+    return upright(record, turn)
 
 
 def _read(source: Source, wanted: Wanted, need_pictures: bool) -> list[Record]:

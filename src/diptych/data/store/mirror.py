@@ -1,14 +1,24 @@
-"""Flip records horizontally: boxes, and "left" and "right" in texts (VL-BERT's refcoco and vqa transforms)."""
+"""Flip records: of mirrored images (VL-BERT's refcoco and vqa transforms), and of images that EXIF turns or mirrors.
+
+Of a mirrored image, boxes are flipped horizontally, and "left" and "right" are swapped in texts.
+"""
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from diptych.core import Record, Regions
 from diptych.core.record import Mark
+from diptych.runtime.errors import DataError
+from diptych.vision.image_files import orientation
 
 SIDE = re.compile(r"\b(left|right)(?=(?:most|ward|wards|hand)?\b)", re.IGNORECASE)
 Box = tuple[float, float, float, float]
+# {EXIF's orientation: steps from the stored to the upright image}. d: flip along the diagonal from the top left corner;
+# x, y: then flip horizontally, vertically.
+STEPS = {2: "x", 3: "xy", 4: "y", 5: "d", 6: "dx", 7: "dxy", 8: "dy"}
 
 
 def mirrored(record: Record) -> Record:
@@ -31,17 +41,41 @@ def mirrored_box(box: Box) -> Box:
     return 1 - x2, y1, 1 - x1, y2
 
 
+def turn_of(record: Record) -> int:
+    """Return how EXIF turns or mirrors the image of a record with boxes, a key of `STEPS`. Only the header is read.
+
+    1: not, or the record has no boxes, or the image cannot be read.
+    """
+    with suppress(DataError):
+        return orientation(record.image) if record.image is not None and record.marked("box") else 1
+    return 1
+
+
+def upright(record: Record, turn: int) -> Record:
+    """Convert a record with boxes, masks and a size of the stored image to one of the upright image.
+
+    `turn`: EXIF's orientation. Texts and regions stay the same.
+    """
+    for step in STEPS.get(turn, ""):
+        record = record.changed(_FLIPS[step])
+    return replace(record, size=record.size[::-1]) if record.size and turn in range(5, 9) else record
+
+
 def _other(match: re.Match[str]) -> str:
     word = match[1]
     other = "right" if word.lower() == "left" else "left"
     return other.upper() if word.isupper() else other.capitalize() if word[0].isupper() else other
 
 
+_FLIPS: dict[str, dict[Mark, Callable[[Any], Any]]] = {
+    "d": {"box": lambda b: (b[1], b[0], b[3], b[2]), "cells": lambda m: tuple(map("".join, zip(*m, strict=True)))},
+    "x": {"box": mirrored_box, "cells": lambda m: tuple(row[::-1] for row in m)},
+    "y": {"box": lambda b: (b[0], 1 - b[3], b[2], 1 - b[1]), "cells": lambda m: m[::-1]},
+}
 _CHANGES: dict[Mark, Callable[[Any], Any]] = {
     "text": swapped,
     "tagged": swapped,
     "label": swapped,
-    "box": mirrored_box,
-    "cells": lambda row: row[::-1],
+    **_FLIPS["x"],
     "regions": Regions.mirrored,
 }
