@@ -85,21 +85,6 @@ def test_a_claimed_folder_goes_where_nothing_was_written(tmp_path: Path) -> None
     assert sorted(path.name for path in folder.iterdir()) == [MARKER, "written"]
 
 
-@pytest.mark.parametrize(("file", "text", "kind"), [
-    ("store.json", '{"shards": []}', "store"), ("recipe.json", '{"objectives": {}}', "run"),
-    ("mine.json", '{"rules": 1}', "mined"), ("storybook.json", '{"world": 1}', "world"),
-])  # fmt: skip
-def test_folders_of_earlier_versions_go_on(tmp_path: Path, file: str, text: str, kind: outputs.Kind) -> None:
-    (tmp_path / file).write_text(text)
-    outputs.claim(tmp_path, kind)
-    with pytest.raises(OutputError):
-        outputs.claim(tmp_path, "pairs")
-    (tmp_path / MARKER).unlink()
-    (tmp_path / file).write_text("of another program")
-    with pytest.raises(OutputError, match="not empty"):
-        outputs.claim(tmp_path, kind)
-
-
 def test_what_is_listed_and_unchanged_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "out"
     whole(target, a="1", b="2")

@@ -100,7 +100,7 @@ def file_in_model(path: Path) -> None:
 
 VICTIMS: dict[str, Callable[[Path], None]] = {
     "photographs": photographs, "a git checkout": checkout, "dotfiles": dotfiles, "a model": marked_model,
-    "a model of an earlier version": model, "a store": store, "a run": run, "a file": file,
+    "a model without a marker": model, "a store": store, "a run": run, "a file": file,
     "a link to photographs": link, "a file of a model": file_in_model,
 }  # fmt: skip
 OWN = {"a store": "store", "a run": "run"}

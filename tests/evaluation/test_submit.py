@@ -172,13 +172,8 @@ def test_what_no_server_takes_is_refused(store: Store, captioner: ModelFolder, t
 
 
 def test_the_verb_writes_what_the_function_does(store: Store, captioner: ModelFolder, tmp_path: Path) -> None:
-    """And `evaluate` names it for its former option."""
     words = f"--model {captioner.folder} --data {store.folder} --beams 2 --max-words 4 --out {tmp_path / 'cli.json'}"
-    ended = CliRunner().invoke(app, ["evaluate", *words.split(), "--format=coco"])
-    assert isinstance(ended.exception, RecipeError)
-    advice = f"diptych submit {words} --format=coco"
-    assert str(ended.exception).endswith(f": {advice}")
-    done = CliRunner().invoke(app, advice.split()[1:], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["submit", *words.split(), "--format=coco"], catch_exceptions=False)
     assert done.stdout.startswith(f"{tmp_path / 'cli.json'}: caption of 3 images of 'test', in the format coco")
     usual = find_recipe("unified-vlp/small/caption", SETTINGS).decoding
     submit(captioner, store, "test", "coco", tmp_path / "own.json", chosen_decoding(usual, 1, beams=2, max_words=4))

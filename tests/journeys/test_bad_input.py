@@ -219,9 +219,7 @@ def test_a_task_that_a_system_has_no_recipe_for_is_told_as_that(
 
 def test_a_model_folder_is_checked_in_json_too(run: Callable[..., Result], tmp_path: Path) -> None:
     made = make_model(tmp_path / "made").folder.folder
-    checked = json.loads(run("check", made, "--json").out)
-    assert checked["ok"]
-    assert ["by Diptych before 0.1: answers" in one for one in checked["findings"]] == [True], "it names no version"
+    assert json.loads(run("check", made, "--json").out) == {"ok": True, "findings": []}
     (made / "answers.json").unlink()
     hurt = run("check", made, "--json")
     assert (hurt.code, json.loads(hurt.out)["ok"]) == (1, False)

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from tokenizers import Tokenizer
 
-from diptych.data.store.tokens import SPACE, SPECIAL, Pieces, Tokens
+from diptych.data.store.tokens import SPECIAL, Pieces, Tokens
 from diptych.runtime.errors import CheckpointError, DataError
 
 TEXTS = ["A red kite over the beach", "the boy holds an umbrella", "two dogs run near the bench", "Isn't it blue?"] * 3
@@ -205,15 +205,9 @@ def test_a_word_without_an_end_is_not_learnt_from(kind: Pieces) -> None:
     assert found.encode("狗") != [found.vocabulary.unknown]
 
 
-def test_bpe_of_before_gives_the_same_text() -> None:
-    """Its words came from Moses without their spaces, and NFKC changed letters."""
-    tokens = Tokens.train(TEXTS, 200, kind="bpe")
-    before = json.loads(tokens.to_json())
-    before["normalizer"]["normalizers"].insert(0, {"type": "NFKC"})
-    plain = {token.removeprefix(SPACE) for token in before["model"]["vocab"]} - {""}
-    order = sorted(plain, key=lambda token: (SPECIAL.index(token) if token in SPECIAL else 5, token))
-    before["model"] |= {"vocab": {token: number for number, token in enumerate(order)}, "merges": []}
-    old = Tokens(Tokenizer.from_str(json.dumps(before)))
-    assert old.decode(old.encode("the boy's ｋｉｔｅ")) == "the boy's kite"
-    assert not old.keeps_spaces
-    assert tokens.keeps_spaces
+def test_a_tokeniser_with_steps_of_others_is_refused(tmp_path: Path) -> None:
+    made = json.loads(Tokens.train(TEXTS, 200, kind="bpe").to_json())
+    made["normalizer"]["normalizers"].insert(0, {"type": "NFKC"})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(made))
+    with pytest.raises(CheckpointError, match="`normalizer` is NFKC, expected BertNormalizer or Lowercase"):
+        Tokens.load(tmp_path)

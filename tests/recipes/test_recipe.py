@@ -221,11 +221,6 @@ def test_an_unknown_system_kind_or_task_names_those_there_are(assignment: str, w
         ("objectives", {"kind": "vq"}, "no objectives have kind='vq'; did you mean vqa"),
         ("objectives", {"kind": ["vqa"]}, "no objectives have kind="),
         ("objectives", {"sek2seq": 1}, "unknown key objectives.sek2seq; did you mean seq2seq"),
-        (
-            "decoding",
-            {"length_norm": 1.0, "length_penalty": 0.5},
-            r"length_norm is now length_penalty,.*length_penalty=1.0 and length_bonus=0.5",
-        ),
     ],
 )
 def test_a_recipe_file_that_cannot_be_is_refused(

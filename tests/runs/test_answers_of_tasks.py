@@ -10,15 +10,13 @@ import torch
 from rich.console import Console
 
 from diptych.core import Record, TaskItem
-from diptych.core.folders import INNER
 from diptych.data.store.store import Store
 from diptych.runs import learner
 from diptych.runs.evaluation.evaluate import score_model
-from diptych.runs.folder import CHECKS, ModelFolder, open_model
+from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.run import run
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import RecipeError
-from diptych.runtime.files import checksum
 from diptych.serving.card import Publisher, model_card
 from diptych.serving.model_facts import offered_tasks
 from diptych.systems import RECIPES, add_task
@@ -72,20 +70,6 @@ def test_another_task_collects_its_own_labels(tmp_path: Path) -> None:
     card = model_card(other, "me/colours", Publisher())
     assert "answers questions" not in card
     assert "visual-question-answering" not in card
-
-
-@pytest.mark.usefixtures("labelled")
-def test_labels_that_name_no_task_are_of_the_task_of_the_model(tmp_path: Path) -> None:
-    """A folder made before lists kept their task's name."""
-    toy_store(tmp_path / "store")
-    made = trained("colours", tmp_path)
-    path = made.folder / "answers.json"
-    path.write_text(json.dumps(json.loads(path.read_text())["names"]))
-    checks = json.loads((made.folder / CHECKS).read_text()) | {path.name: checksum(path)}
-    (made.folder / CHECKS).write_text(json.dumps(checks))
-    opened = open_model(tmp_path / "colours-out" / INNER)
-    assert opened.answers is not None
-    assert opened.answers.task == "colours"
 
 
 def test_a_pretrained_model_without_a_decoder_is_not_evaluated(tmp_path: Path) -> None:

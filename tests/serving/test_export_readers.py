@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 from tokenizers import Tokenizer
 
-from diptych.data.store.texts import SPACE, SPECIAL
+from diptych.data.store.texts import SPECIAL
 from diptych.data.store.tokens import Tokens
 from diptych.runtime.errors import DataError
 from diptych.serving.export.write import runner_source
@@ -156,19 +156,10 @@ def bert(folder: Path, lowercase: bool) -> Tokens:
     return tokens
 
 
-def old_bpe() -> Tokens:
-    """As versions before 0.1 made it: NFKC, and no tokens with spaces."""
-    made = json.loads(Tokens.train(WORDS, 200, kind="bpe").to_json())
-    made["normalizer"]["normalizers"].insert(0, {"type": "NFKC"})
-    plain = {token.removeprefix(SPACE) for token in made["model"]["vocab"]} - {"", *SPECIAL}
-    made["model"] |= {"vocab": {token: n for n, token in enumerate([*SPECIAL, *sorted(plain)])}, "merges": []}
-    return Tokens(Tokenizer.from_str(json.dumps(made)))
-
-
 KINDS: dict[str, Callable[[Path], Tokens]] = {
     "uncased": lambda folder: bert(folder, True), "cased": lambda folder: bert(folder, False),
     "own": lambda _: Tokens.train(WORDS, 150), "own cased": lambda _: Tokens.train(WORDS, 150, lowercase=False),
-    "bpe": lambda _: Tokens.train(WORDS, 150, kind="bpe"), "old bpe": lambda _: old_bpe(),
+    "bpe": lambda _: Tokens.train(WORDS, 150, kind="bpe"),
 }  # fmt: skip
 
 

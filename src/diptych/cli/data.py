@@ -163,7 +163,7 @@ def public_data(
 
 @app.command(rich_help_panel=DATA)
 def check(
-    data: Path = Argument(help="Store, model, run, tokeniser or file of scores to check, or data to extract."),
+    data: Path = Argument(help="Store, model or run to check, or data to extract."),
     model: str | None = Option(
         None, help="Model, to check its features and whether it was trained on the test images."
     ),
@@ -176,20 +176,18 @@ def check(
     """Check data before training. The exit code is 1 if training would fail, or if a test image is in another split."""
     from diptych.data.check import check as check_records
     from diptych.data.extract.own_data import read_records
-    from diptych.data.faults import has_no_records, known_faults
     from diptych.data.store.store import INDEX, Store
     from diptych.runs.folder import damaged_files, model_in
     from diptych.tasks import TASKS
 
-    if (folder := model_in(data)) is not None or has_no_records(data):
+    if (folder := model_in(data)) is not None:
         if model is not None or images is not None:
             raise RecipeError(
-                f"{folder or data} has no records, so only its files can be checked; leave out --model and --images"
+                f"{folder} has no records, so only its files can be checked; leave out --model and --images"
             )
-        hurt = damaged_files(folder) if folder is not None else []
-        findings = [*hurt, *known_faults(data)]
-        report = json.dumps({"ok": not hurt, "findings": findings}, indent=1) if as_json else "\n".join(findings)
-        print(report or (f"{folder}: all files are complete and unchanged" if folder else f"{data}: no known fault"))
+        hurt = damaged_files(folder)
+        report = json.dumps({"ok": not hurt, "findings": hurt}, indent=1) if as_json else "\n".join(hurt)
+        print(report or f"{folder}: all files are complete and unchanged")
         raise SystemExit(1 if hurt else 0)
     opened = open_folder(model, revision=revision) if model is not None else None
     contract, seen = (None, None) if opened is None else (opened.contract, opened.seen)

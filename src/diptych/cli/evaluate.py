@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typer import Argument, Option
 
-from diptych.cli.app import USE, AsJson, Features, Model, SkipBad, SplitSeed, Verb, app, console, hold, open_folder
+from diptych.cli.app import USE, AsJson, Features, Model, SkipBad, SplitSeed, app, console, hold, open_folder
 from diptych.cli.groups import ComputingOptions, WritingOptions, grouped
 from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import RecipeError
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from diptych.tasks import TaskSpec
     from diptych.tasks.scores import Scores
 
-SUBMIT = "this writes the file for a server: diptych submit"
-FORMER = {"--format": SUBMIT, "--submit": SUBMIT, "--results": "this scores a file of results: diptych score"}
 DIRECTIONS: dict[str, Any] = {"both": "both", "text-to-image": "pictures", "image-to-text": "captions"}
 METRICS = Option(None, metavar="NAME", help="METEOR or SPICE as well (need Java); repeatable.")
 
@@ -100,17 +97,7 @@ class SubmittedOptions(ScoredOptions):
     out: Annotated[Path, OutFile()] = Option(..., help="File to write for the evaluation server.")
 
 
-class EvaluateVerb(Verb):
-    """The command `evaluate`. If an option was moved to another verb, the error names that verb."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        if former := next((name for word in args if (name := word.partition("=")[0]) in FORMER), None):
-            rest = shlex.join(args).replace("--submit", "--format").replace("--results=", "").replace("--results ", "")
-            raise RecipeError(f"evaluate has no {former}; {FORMER[former]} {rest}")
-        return super().parse_args(ctx, args)
-
-
-@app.command(cls=EvaluateVerb, rich_help_panel=USE)
+@app.command(rich_help_panel=USE)
 @grouped
 def evaluate(
     *,

@@ -22,7 +22,6 @@ from diptych.core.labels import alike
 from diptych.core.record import Fingerprint
 from diptych.core.shares import FEWEST
 from diptych.data.extract.extract import misplaced_boxes
-from diptych.data.faults import known_faults
 from diptych.data.findings import EXAMPLES, KINDS, NO_TEXT, TURNED, CheckFinding, CheckReport, Severity
 from diptych.data.leakage import UNKNOWN, Fingerprints, Leakage, SeenImages, copies_across
 from diptych.data.store.mirror import turn_of
@@ -68,8 +67,6 @@ def check(
                 checker.add("no detector", str(data.folder))
         except CheckpointError as error:
             checker.add("detector", str(error))
-        for line in known_faults(data.folder):
-            checker.add("known fault", line)
         failures = data.folder / FAILURES
         for failure in map(parse_json, filter(None, text_of(failures).split("\n") if failures.is_file() else ())):
             checker.add("not extracted", f"{failure['key']}: {failure['reason']}")

@@ -26,7 +26,6 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "record damaged": ("error", "its bytes changed after extraction: extract again"),
     "detector": ("error", "a model trained on these features could not read image files: extract again"),
     "no detector": ("warning", "a model trained on this store could not read image files: repeat the extract command"),
-    "known fault": ("warning", "an earlier version of Diptych wrote a wrong file: run the command in each line"),
     "contract": ("error", "the model was trained on other features: extract with the model's detector"),
     "features not finite": ("error", "NaN or infinite numbers: extract again, or leave the records out"),
     "features of another size": ("error", "the store's feature contract has other sizes: extract to a new folder"),

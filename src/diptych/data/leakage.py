@@ -45,11 +45,11 @@ class Fingerprints(NamedTuple):
     content: U64  # content hashes (N,)
     dhash: U64  # difference hashes (N,)
     missing: int = 0
-    mirrored: U64 = np.zeros(0, np.uint64)  # difference hashes (N,) of the mirrored images; 0: unknown
+    mirrored: U64 = np.zeros(0, np.uint64)  # difference hashes (N,) of the mirrored images
 
     @classmethod
     def of(cls, prints: Sequence[Sequence[int]], missing: int) -> Fingerprints:
-        rows = np.array([(*one, 0)[:3] for one in prints], np.uint64).reshape(-1, 3)
+        rows = np.array(prints, np.uint64).reshape(-1, 3)
         return cls(rows[:, 0], rows[:, 1], missing, rows[:, 2])
 
 

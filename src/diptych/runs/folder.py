@@ -69,9 +69,9 @@ class Architecture(BaseModel):
     system: str  # name of the model's system, a key of SYSTEMS
     config: SerializeAsAny[ResolvedConfig]
     heads: tuple[str, ...]
-    tokens: str | None = None  # SHA-256 of tokenizer.json; None: a version before 0.1 wrote the folder
+    tokens: str | None = None  # SHA-256 of tokenizer.json; None: not yet saved
     imported: bool = False  # True: the weights are those of an official checkpoint
-    diptych: str | None = None  # version of Diptych that wrote the folder; None: before 0.1
+    diptych: str | None = None  # version of Diptych that wrote the folder
     packages: dict[str, str] = {}  # {package whose plugins the model needs: version}
 
     @field_validator("system")
@@ -257,7 +257,7 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
     """Open a model folder. Packages with its plugins must be loaded already."""
     architecture = parse(Architecture, described, str(folder / CONFIG))
     tokens = Tokens.load(folder)
-    changed = architecture.tokens not in (None, sha256_of(folder / TOKENS))
+    changed = architecture.tokens != sha256_of(folder / TOKENS)
     if changed or tokens.vocabulary != architecture.config.vocabulary:
         raise _damaged(
             f"{folder / TOKENS} ({tokens.vocabulary.size} tokens) is not the tokeniser of these weights, which were "
@@ -278,8 +278,6 @@ def _opened(folder: Path, described: Any) -> ModelFolder:
     model = architecture.build()
     load_into(model, read_weights(folder / WEIGHTS), complete=True)
     recipe = Recipe.load(folder) if (folder / "recipe.json").is_file() else None
-    if answers is not None and recipe is not None and find_task(recipe.task).training.answers is not None:
-        answers = replace(answers, task=recipe.task)  # answers.json of earlier versions does not name its task
     validation = _validation(folder / VALIDATION)
     known = Familiarity.load(folder, contract.feature_size) if (folder / FAMILIAR).is_file() else None
     return ModelFolder(

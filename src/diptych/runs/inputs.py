@@ -27,7 +27,7 @@ def checked_inputs(folder: Path, recipe: Recipe, store: Store) -> dict[str, str]
     digests |= {setting: (path, sha256_of(path)) for setting, path in files_of(recipe)}
     try:
         before = parse_json(text_of(folder / FILE))
-    except (OSError, ValueError):  # a new run, or one that an earlier version began
+    except (OSError, ValueError):  # a new run
         before = {}
     if changed := [str(path) for name, (path, digest) in digests.items() if before.get(name, digest) != digest]:
         raise DataError(

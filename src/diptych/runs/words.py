@@ -90,7 +90,7 @@ def note_tokens(out: Path) -> None:
 
 
 def _kept_tokens(out: Path) -> Tokens:
-    check = out / TOKENS_CHECK  # runs written by versions before 0.1 lack this file
+    check = out / TOKENS_CHECK  # a run that was killed before it wrote this file lacks it
     if check.exists() and bytes_of(check) != f"{checksum(out / TOKENS)}\n".encode():
         raise CheckpointError(
             f"{out / TOKENS} has changed since it was written (as {TOKENS_CHECK} shows), so ids could mean "

@@ -40,21 +40,6 @@ Kind = Literal[
     "pairs", "drawings", "cache", "tars", "programs", "card",
 ]  # fmt: skip
 OWN = (MARKER, LOCK)
-# To recognise folders of older versions, which have no marker file: kind of folder -> (file, text in the file) pairs.
-EARLIER: dict[str, tuple[tuple[str, str], ...]] = {
-    "model": (("weights.json", '"model.safetensors"'),),
-    "cache": (("contents.json", "["),),
-    "store": (("store.json", '"shards"'),),
-    "run": (("recipe.json", '"objectives"'), ("stage-1/recipe.json", '"objectives"')),
-    "detector run": (("detector/detector.json", '"kind"'),),
-    "demo": (("demo.json", '"seed"'),),
-    "world": (("storybook.json", '"world"'),),
-    "web": (("truth.jsonl", '"template"'),),
-    "mined": (("mine.json", '"rules"'),),
-    "pairs": (("scores.json", "{"),),
-    "scorer": (("scorer.json", '"least"'),),
-    "judge": (("judge.json", '"least"'),),
-}
 SHOWN = 5  # an error message shows at most this number of file names
 
 
@@ -119,8 +104,7 @@ def whole_folder(target: Path, kind: Kind) -> Iterator[Path]:
 
     At its end, the folder is flushed to disk and replaces `target`.
 
-    If an error is raised in the context, `target` stays unchanged. If `target` is part of a run without a marker, from
-    an older version, it is kept as NAME.before. Raises OutputError like `refuse_replaced`.
+    If an error is raised in the context, `target` stays unchanged. Raises OutputError like `refuse_replaced`.
     """
     target = Path(os.path.realpath(target))
     sweep(target.parent, target.name)
@@ -138,9 +122,7 @@ def whole_folder(target: Path, kind: Kind) -> Iterator[Path]:
         for path in (*files, temporary / MARKER, *{path.parent for path in files}, temporary):
             sync(path)
         refuse_replaced(target, kind)
-        if _made_earlier(target):
-            target.rename(_before(target))
-        elif target.exists():
+        if target.exists():
             target.rename(old)
         temporary.rename(target)
         shutil.rmtree(old, ignore_errors=True)
@@ -152,8 +134,6 @@ def whole_folder(target: Path, kind: Kind) -> Iterator[Path]:
 def refuse_replaced(target: Path, kind: Kind) -> None:
     """Raise OutputError if a folder has files that its marker does not list, or that have been changed."""
     refuse_folder(target, kind)
-    if _made_earlier(target):
-        return
     if target.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise OutputError(f"{target} is the current folder and would be replaced; choose a folder inside it")
     noted = _lines(target / MARKER)
@@ -244,13 +224,10 @@ def note(path: Path, noted: Path | None = None) -> None:
 
 
 def refuse_edited(folder: Path, paths: Iterable[Path]) -> None:
-    """Raise OutputError if files in a folder that Diptych made were added or changed after Diptych wrote them.
-
-    An older version wrote markers without a list. Then all files are accepted.
-    """
+    """Raise OutputError if files in a folder that Diptych made were added or changed after Diptych wrote them."""
     noted = _lines(folder / MARKER)
     others = [path for path in paths if os.path.lexists(path) and not _is_noted(path, path.relative_to(folder), noted)]
-    if others and len(noted) > 1:
+    if others:
         raise edited(folder, [path.relative_to(folder).as_posix() for path in others])
 
 
@@ -273,7 +250,7 @@ def write_noted(folder: Path, path: Path, content: bytes) -> None:
     It is listed before it is written, so that a killed command can be repeated.
     """
     line = f"{hashlib.sha256(content).hexdigest()}  {path.relative_to(folder).as_posix()}"
-    if (noted := _lines(folder / MARKER)) and line not in noted:  # an older version wrote no marker
+    if line not in _lines(folder / MARKER):
         write_atomically(folder / MARKER, f"{text_of(folder / MARKER)}{line}\n".encode())
     write_atomically(path, content)
 
@@ -304,22 +281,7 @@ def _kind_of(folder: Path) -> str | None:
     with suppress(OSError, ValueError):
         word, _, kind = text_of(folder / MARKER).partition("\n")[0].partition(" ")
         return kind if word == "diptych" and kind in get_args(Kind) else None
-    for kind, files in EARLIER.items():
-        for name, word in files:
-            with suppress(OSError, ValueError):
-                if word in text_of(folder / name):
-                    return kind
     return None
-
-
-def _made_earlier(target: Path) -> bool:
-    """Return True for a folder inside a run, such as its model, if an older version wrote it without a marker."""
-    marked = (target / MARKER).exists() or os.path.lexists(_before(target))
-    return not marked and _kind_of(target) is not None and _kind_of(target.parent) in ("run", "detector run")
-
-
-def _before(target: Path) -> Path:
-    return target.with_name(f"{target.name}.before")
 
 
 def _is_own(path: Path) -> bool:

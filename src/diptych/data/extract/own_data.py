@@ -240,10 +240,6 @@ def check_same(store: Store, records: Sequence[Record], data: Path, detector: De
             raise DataError(
                 f"{files[there.key]} has other features of {there.key!r} than when {store.folder} was made; {other}"
             )
-        if known is not None and there.image_id is None:  # a store that an earlier version made has no image ids
-            known = replace(known, image_id=None)
-        if known is not None and not there.caption_ids:  # a store that an earlier version made has no caption ids
-            known = replace(known, caption_ids=())
         if known is not None:  # records in a store have a size and a fingerprint, which extraction adds
             known = replace(known, size=there.size, fingerprint=there.fingerprint)
         if known is None or _from_root(known) != _from_root(there):
@@ -301,7 +297,7 @@ def _is_changed(image: Path | None, there: Record) -> bool:
         own = image_fingerprint(shared_decoders().open(image))
     except DataError:  # extraction reports an image that cannot be read
         return False
-    return own[: len(there.fingerprint)] != tuple(there.fingerprint)
+    return own != tuple(there.fingerprint)
 
 
 def _are_others(detector: Detector, record: Record, stored: Regions) -> bool:

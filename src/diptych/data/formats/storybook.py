@@ -42,6 +42,5 @@ def read(folder: Path, split: str, skips: Skips | None = None) -> list[Record]:
         refcoco.read(wanted, Source(folder / f"refcoco/refs_{split}.json")),
         vcr.read(wanted, Source(folder / f"vcr/{split}.jsonl"), Source(folder / "vcr")),
         nlvr.read(wanted, Source(folder / f"nlvr/{split}.jsonl")),
-        # Earlier versions of Diptych did not write this file.
-        snli_ve.read(wanted, hypotheses, ending=".png") if hypotheses.path.is_file() else (),
+        snli_ve.read(wanted, hypotheses, ending=".png"),
     )

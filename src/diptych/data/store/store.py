@@ -148,13 +148,12 @@ class StoreWriter:
         self._pending: list[tuple[Record, bytes]] = []  # records with their JSON, not written yet
         self._shards: list[ShardEntry] = []
         self._thread, self._writing = ThreadPoolExecutor(1, "store"), cast("Future[None] | None", None)
-        self._made_by: str | None = version("diptych")  # oldest version that wrote to the store; None: before 0.1
         self.done: dict[str, Path | None] = {}  # {key of a record in the store: path of its image}
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / INDEX).exists():
             before = Store(folder)
             refuse_other_features(folder, before.contract, contract)
-            self._shards, self._made_by = before.shards, parse_json(text_of(folder / INDEX)).get("diptych")
+            self._shards = before.shards
             self.done = {words.key: words.image for words in map(before.words, range(len(before)))}
 
     def add(self, record: Record) -> None:
@@ -193,7 +192,7 @@ class StoreWriter:
             self._shards.append(ShardEntry(name, records, check))
         if self._shards:
             index = {"format": FORMAT, "contract": self.contract.to_json(), "shards": msgspec.to_builtins(self._shards)}
-            index |= {"diptych": self._made_by} if self._made_by else {}
+            index["diptych"] = version("diptych")
             index["check"] = shards.index_check(index)
             write_atomically(self.folder / INDEX, json.dumps(index, indent=1).encode())
 

@@ -3,9 +3,8 @@
 `diptych export` copies this module into run.py, with the modules of Diptych that it imports.
 """
 
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from tokenizers import Tokenizer, decoders
 from tokenizers.models import BPE
 
 from diptych.core.vocabulary import Vocabulary, with_final_sigma
-from diptych.data.store.moses import cut, join
+from diptych.data.store.moses import cut
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 END = "</w>"  # marks the end of a word in BPE
@@ -41,9 +40,7 @@ class Encoder:
         self.joins = JOINS if isinstance(tokenizer.decoder, decoders.WordPiece) else ()
         self.kind: Pieces = "bpe" if isinstance(tokenizer.model, BPE) else "wordpiece"
         # False: encoding a text loses spaces, and may change letters (NFKC).
-        self.keeps_spaces = isinstance(tokenizer.decoder, decoders.Sequence) or (
-            self.kind == "bpe" and "NFKC" not in types_of(json.loads(tokenizer.to_str())["normalizer"])
-        )
+        self.keeps_spaces = isinstance(tokenizer.decoder, decoders.Sequence) or self.kind == "bpe"
         # A text is data: "[SEP]" in it becomes the tokens of "[", "SEP" and "]". A tokenizer.json does not store this
         # setting. It applies to special tokens only, and a file may list the five as others.
         tokenizer.add_special_tokens(list(SPECIAL))
@@ -96,22 +93,14 @@ class Encoder:
                 text = re.sub(pattern, replacement, text)
             # A model may predict several spaces in a row, which are joined.
             return " ".join(filter(None, text.split(" ")))
-        begin, end = (SPACE, "") if self.keeps_spaces else (" ", " ")
         unknown = self.vocabulary.unknown
-        pieces = (f"{begin}[UNK]{END}" if n == unknown else str(self._tokenizer.id_to_token(n)) for n in shown)
-        text = "".join(pieces).replace(END, end)
-        words = text.replace(SPACE, " ").split() if self.keeps_spaces else text.split()
-        return " ".join(words) if self.keeps_spaces else join(words)
+        pieces = (f"{SPACE}[UNK]" if n == unknown else str(self._tokenizer.id_to_token(n)) for n in shown)
+        return " ".join("".join(pieces).replace(END, "").replace(SPACE, " ").split())
 
     def _encoded(self, text: str) -> Any:
         if self.kind == "bpe":
-            text = marked(text) if self.keeps_spaces else " ".join(cut(text))
+            text = marked(text)
         return self._tokenizer.encode(text, add_special_tokens=False)
-
-
-def types_of(part: Mapping[str, Any]) -> set[str]:
-    """Return the type of a part of a tokenizer.json. For a sequence, return the types of its steps."""
-    return {step["type"] for step in part.get("normalizers", [part])}
 
 
 def marked(text: str) -> str:

@@ -3,7 +3,7 @@
 A tokeniser is one file, `tokenizer.json`. A vocabulary that Diptych trains is WordPiece by default. Its tokens include
 the spaces, so decoding restores the text. With BERT's vocabulary (`vocab.txt`), texts are split as in BERT, which loses
 spaces and accents; `decode` adds the usual spaces. XGPT uses BPE on words that the Moses tokeniser splits (appendix
-A.2). Its tokens include the spaces too, except in vocabularies made before 0.1.
+A.2). Its tokens include the spaces too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordPiece
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
-from diptych.data.store.texts import END, SPACE, SPECIAL, Encoder, Pieces, marked, types_of
+from diptych.data.store.texts import END, SPACE, SPECIAL, Encoder, Pieces, marked
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
@@ -30,7 +30,7 @@ ENDLESS = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
 # {part of a tokenizer.json: its accepted types}. They are the types of BERT and of BPE.
 PARTS = {
     "model": {"WordPiece", "BPE"},
-    "normalizer": {"BertNormalizer", "NFKC", "Lowercase"},
+    "normalizer": {"BertNormalizer", "Lowercase"},
     "pre_tokenizer": {"BertPreTokenizer", "WhitespaceSplit"},
     "decoder": {"WordPiece", "BPEDecoder"},
 }
@@ -115,7 +115,7 @@ def _check_parts(values: Any) -> None:
         part = values[name]
         if name != "model" and any(part == ours[name] for ours in _learnt_parts()):
             continue
-        if unknown := types_of(part) - known:
+        if unknown := {step["type"] for step in part.get("normalizers", [part])} - known:
             raise ValueError(f"`{name}` is {', '.join(map(str, unknown))}, expected {' or '.join(sorted(known))}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
 
@@ -35,18 +35,6 @@ class DecodingOptions(BaseModel):
     top_p: float | None = decoding_field("top_p")
     captions: PositiveInt | None = None
     """Number of texts per image, best first; null: all beams that ended, or one sampled text."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _not_the_old_pair(cls, values: Any) -> Any:
-        """Refuse names from before 0.1: `length_norm` was the exponent, and `length_penalty` the bonus per word."""
-        if isinstance(values, dict) and "length_norm" in values:
-            raise ValueError(
-                "length_norm is now length_penalty, and the former length_penalty is now length_bonus: write "
-                f"length_penalty={values['length_norm']} and length_bonus={values.get('length_penalty', 0.0)} "
-                "instead; CHANGELOG.md lists the other renamed keys"
-            )
-        return values
 
     @model_validator(mode="after")
     def _agrees(self) -> DecodingOptions:
