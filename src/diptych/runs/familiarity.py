@@ -21,7 +21,7 @@ from diptych.core import Regions
 from diptych.data.store.store import Store
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import write_weights
-from diptych.storybook.detector.detector import KIND
+from diptych.vision.detectors.load import is_drawn
 
 FILE = "familiarity.safetensors"
 CENTRES, ROUNDS = 256, 10  # number of clusters and of k-means iterations
@@ -92,7 +92,7 @@ def measured(store: Store, splits: Sequence[str], most: int, before: Familiarity
     With fewer than 300 images, nothing is fitted. Return `before`, the start model's fit, if it recognises at least 95%
     of these images, else None. Also return None if the store was made with another detector than Storybook's.
     """
-    if store.contract.extractor != KIND:
+    if not is_drawn(store.contract.extractor):
         return None
     numbers = sorted({number for split in splits for number in store.split(split)})
     step = max(1, len(numbers) // MOST)

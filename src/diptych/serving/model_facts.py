@@ -8,9 +8,9 @@ from diptych.runtime.devices import Precision
 from diptych.runtime.errors import counted
 from diptych.runtime.files import text_of
 from diptych.serving.hub import CARD
-from diptych.storybook.detector.detector import KIND as STORYBOOK
 from diptych.tasks import tasks_by_verb
 from diptych.tasks.interface import Message
+from diptych.vision.detectors.load import is_drawn
 
 
 class ModelFacts(Message):
@@ -44,7 +44,7 @@ def offered_tasks(folder: ModelFolder) -> tuple[str, ...]:
 
 def is_drawn_world(folder: ModelFolder) -> bool:
     """Return True if the model was trained on the drawn world (Storybook)."""
-    return folder.contract.extractor == STORYBOOK
+    return is_drawn(folder.contract.extractor)
 
 
 def model_facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> ModelFacts:

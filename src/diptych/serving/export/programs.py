@@ -16,53 +16,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import adaptive_avg_pool2d
 
 from diptych.core import BIDIRECTIONAL, Batch
 from diptych.models.transformer import DecoderCache, LayerCache
 from diptych.runtime.errors import ServingError
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.training import best_boxes
-from diptych.vision.detectors.grid import Grid
 
 REGIONS = ("boxes", "scores", "sizes", "present", "features", "classes", "whole")
-
-
-class Detect(nn.Module):
-    """The Storybook detector up to the candidates. The runner then selects the regions.
-
-    `reduced`: True to compute in bfloat16, as `StorybookDetector.detect` does on some processors; False for float32.
-    """
-
-    def __init__(self, detector: StorybookDetector, candidates: int, reduced: bool) -> None:
-        super().__init__()
-        self.network, self.detector, self.candidates, self.reduced = detector.network, detector, candidates, reduced
-
-    def forward(self, squares: Tensor) -> tuple[Tensor, ...]:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.reduced):
-            maps = self.network(squares)
-            boxes, heat = best_boxes(self.network, maps, self.candidates)
-            described = self.detector.describe_candidates(maps, boxes, heat)
-        return (*(one.float() for one in described), maps.whole)
-
-
-class DetectGrid(nn.Module):
-    """The features of a grid of cells over a square.
-
-    If the image is not square, the runner drops the cells outside it.
-    """
-
-    def __init__(self, grid: Grid) -> None:
-        super().__init__()
-        self.trunk, self.cells = grid.backbone.trunk, grid.cells
-        self.mean, self.deviation = (
-            torch.tensor(colours)[:, None, None]
-            for colours in (grid.backbone.opened.mean, grid.backbone.opened.deviation)
-        )
-
-    def forward(self, squares: Tensor) -> tuple[Tensor]:
-        pixels = (squares.float() / 255 - self.mean) / self.deviation
-        return (adaptive_avg_pool2d(self.trunk(pixels), self.cells).float().flatten(2).transpose(1, 2),)
 
 
 class Begin(nn.Module):

@@ -7,7 +7,6 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from importlib import import_module
 from inspect import getsource
 from io import BytesIO
@@ -29,22 +28,19 @@ from diptych.serving.export.programs import (
     REGIONS,
     AnswerProgram,
     Begin,
-    Detect,
-    DetectGrid,
     Follow,
     check_exportable,
     example_regions,
 )
 from diptych.serving.model_facts import offered_tasks
-from diptych.storybook.detector.detector import CANDIDATES, StorybookDetector
 from diptych.systems import SYSTEMS
 from diptych.tasks import interfaces
 from diptych.tasks.answers import UNKNOWN
+from diptych.vision.detectors.detector import Traceable, TracedDetector
 from diptych.vision.detectors.grid import Grid
 from diptych.vision.detectors.load import load_detector
 
 Format = Literal["torch", "onnx"]
-Exportable = StorybookDetector | Grid
 FACTS, RUNNER = "program.json", "run.py"
 ENDINGS = {"torch": "pt2", "onnx": "onnx"}
 IMPORT = re.compile(r"^from (diptych\S*) import (?:\([^)]*\)|.*)\n", re.MULTILINE)
@@ -60,16 +56,17 @@ def export(folder: ModelFolder, out: Path, form: Format, report: Callable[[str],
     check_name(out)
     task = _task(folder)
     check_exportable(folder.architecture.config, folder.folder)
-    detector = _detector(folder)
+    reduced = form == "torch" and choose_precision("auto", torch.device("cpu")) == "bf16"  # onnxruntime lacks bf16
+    detector = _detector(folder).traced(reduced)
     refuse_replaced(out, "programs")
     if form == "onnx":
         with requires_extra("--format onnx", "export"):
             import onnxscript  # noqa: F401
     with whole_folder(out, "programs") as temporary:
         made = []
-        for name, program, inputs, names, dynamic in _programs(folder, detector, task, form):
+        for name, program, inputs, names, outputs, dynamic in _programs(folder, detector, task):
             report(f"tracing {name}")
-            _write(program, inputs, names, dynamic, temporary / f"{name}.{ENDINGS[form]}", form)
+            _write(program, inputs, names, outputs, dynamic, temporary / f"{name}.{ENDINGS[form]}", form)
             made.append(name)
         facts = {"format": form, "programs": made, **_facts(folder, detector)}
         (temporary / FACTS).write_text(json.dumps(facts, indent=1, ensure_ascii=False), "utf-8")
@@ -109,11 +106,11 @@ def _task(folder: ModelFolder) -> str:
     return tasks[0]
 
 
-def _detector(folder: ModelFolder) -> Exportable:
+def _detector(folder: ModelFolder) -> Traceable:
     if folder.detector is None:
         raise ServingError(f"{folder.name} has no detector/ folder to find regions with; copy its detector there")
     detector = load_detector(folder.detector)
-    if not isinstance(detector, StorybookDetector | Grid):
+    if not isinstance(detector, Traceable):
         raise ServingError(
             f"{folder.name} uses detector {folder.contract.extractor}; only the Storybook detector and grids can be "
             "exported"
@@ -126,24 +123,15 @@ def _detector(folder: ModelFolder) -> Exportable:
     return detector
 
 
-TracedProgram = tuple[str, nn.Module, tuple[Tensor, ...], tuple[str, ...], Any]
+TracedProgram = tuple[str, nn.Module, tuple[Tensor, ...], tuple[str, ...], tuple[str, ...], Any]
 
 
-def _detect(detector: StorybookDetector | Grid, form: Format) -> tuple[nn.Module, int]:
-    """Return the program of the detector, and the side in pixels of its square input."""
-    if isinstance(detector, Grid):
-        return DetectGrid(detector), detector.backbone.side
-    candidates = max(CANDIDATES, 2 * detector.selection.least)
-    reduced = form == "torch" and choose_precision("auto", torch.device("cpu")) == "bf16"  # onnxruntime lacks bf16
-    return Detect(detector, candidates, reduced), detector.network.shape.side
-
-
-def _programs(folder: ModelFolder, detector: Exportable, task: str, form: Format) -> Iterator[TracedProgram]:
-    """Yield the programs, each with its name, example inputs, and the inputs' names and dynamic dimensions."""
+def _programs(folder: ModelFolder, detector: TracedDetector, task: str) -> Iterator[TracedProgram]:
+    """Yield the programs: name, module, example inputs, names of inputs and outputs, and the dynamic dimensions."""
     any_size = torch.export.Dim.DYNAMIC
     rows, pairs = {0: any_size}, {0: any_size, 1: any_size}
-    config, (detect, side) = folder.architecture.config, _detect(detector, form)
-    yield "detect", detect, (torch.zeros(2, 3, side, side, dtype=torch.uint8),), ("squares",), (rows,)
+    config, squares = folder.architecture.config, torch.zeros(2, 3, detector.side, detector.side, dtype=torch.uint8)
+    yield "detect", detector.program, (squares,), ("squares",), detector.outputs, (rows,)
     classes = len(folder.contract.class_names)
     regions = example_regions(3, 5, config.feature_size, classes, folder.contract.whole_size or config.feature_size)
     of_regions = (pairs, pairs, rows, pairs, pairs, pairs, rows)
@@ -151,10 +139,10 @@ def _programs(folder: ModelFolder, detector: Exportable, task: str, form: Format
         text = torch.full((3, 7), config.vocabulary.sep)
         inputs = (text, torch.ones(3, 7, dtype=torch.bool), *regions)
         names = ("text", "text_present", *REGIONS)
-        yield "answer", AnswerProgram(folder.model), inputs, names, (pairs, pairs, of_regions)
+        yield "answer", AnswerProgram(folder.model), inputs, names, ("logits",), (pairs, pairs, of_regions)
         return
     begin = Begin(folder.model)
-    yield "begin", begin, regions, REGIONS, (of_regions,)
+    yield "begin", begin, regions, REGIONS, ("first_scores", "closed", "read", "written"), (of_regions,)
     with torch.no_grad():
         follow = Follow.of(folder.model, regions)
         first, closed, read, written = begin(*regions)
@@ -162,20 +150,14 @@ def _programs(folder: ModelFolder, detector: Exportable, task: str, form: Format
         for _ in range(3):  # generate a few words, so that tracing does not start with an empty text
             _, written = follow(words, closed, read, written)
     dynamic = (rows, {0: any_size, 3: any_size}, {1: any_size, 3: any_size}, {1: any_size, 4: any_size})
-    yield "follow", follow, (words, closed, read, written), ("words", "closed", "read", "written"), dynamic
-
-
-OUTPUTS = {
-    "detect": ("found_boxes", "found_scores", "found_classes", "found_features", "whole"),
-    "begin": ("first_scores", "closed", "read", "written"),
-    "follow": ("next_scores", "more"),
-    "answer": ("logits",),
-}
+    state = ("words", "closed", "read", "written")
+    yield "follow", follow, (words, closed, read, written), state, ("next_scores", "more"), dynamic
 
 
 def _write(
-    program: nn.Module, inputs: tuple[Tensor, ...], names: tuple[str, ...], dynamic: Any, path: Path, form: Format
-) -> None:
+    program: nn.Module, inputs: tuple[Tensor, ...], names: tuple[str, ...], outputs: tuple[str, ...], dynamic: Any,
+    path: Path, form: Format,
+) -> None:  # fmt: skip
     config: Any = import_module("torch.fx.experimental._config")
     with torch.no_grad(), _quiet(), config.patch(backed_size_oblivious=True):  # allow sizes 0 and 1 too
         traced = torch.export.export(program.eval(), inputs, dynamic_shapes=dynamic, strict=False)
@@ -185,7 +167,6 @@ def _write(
             path.write_bytes(content.getbuffer())
             return
         size = sum(tensor.numel() * tensor.element_size() for tensor in program.state_dict().values())
-        outputs = ("cells",) if isinstance(program, DetectGrid) else OUTPUTS[path.stem]
         torch.onnx.export(
             traced, (), path, input_names=names, output_names=outputs, dynamo=True, verbose=False,
             external_data=size > INLINE,
@@ -205,7 +186,7 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _facts(folder: ModelFolder, detector: StorybookDetector | Grid) -> dict[str, Any]:
+def _facts(folder: ModelFolder, detector: TracedDetector) -> dict[str, Any]:
     """Return the settings for the runner: vocabulary, lengths, answers and detector."""
     recipe, config, vocabulary = folder.recipe, folder.architecture.config, folder.tokens.vocabulary
     assert recipe is not None
@@ -220,8 +201,6 @@ def _facts(folder: ModelFolder, detector: StorybookDetector | Grid) -> dict[str,
         "answers": None if folder.answers is None else list(folder.answers.names),
         "unknown_first": folder.answers is not None and folder.answers.names[0] == UNKNOWN,
         "max_regions": config.max_regions,
-        "detector": {"side": detector.backbone.side, "cells": detector.cells}
-        if isinstance(detector, Grid)
-        else {"side": detector.network.shape.side, "selection": asdict(detector.selection)},
+        "detector": detector.settings,
         "contract": folder.contract.to_json(),
     }

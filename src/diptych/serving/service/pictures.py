@@ -2,14 +2,12 @@
 
 import hashlib
 import hmac
-import io
 import secrets
 from collections.abc import Mapping
 from functools import cache
+from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-
-from PIL import Image
 
 from diptych.runtime.errors import DataError
 from diptych.vision.decoder import shared_decoders
@@ -17,7 +15,6 @@ from diptych.vision.image_files import as_jpeg, find_pictures
 
 THUMBNAIL = 480  # longer side of a thumbnail in pixels
 EXAMPLES = 6
-SEED = 2020  # seed of the drawn examples, which are from the split "test"
 
 
 class PictureGallery:
@@ -50,16 +47,7 @@ class PictureGallery:
 
 
 @cache
-def drawn_examples(count: int = EXAMPLES) -> Mapping[str, bytes]:
-    """Return {id: PNG} of scenes of the drawn world."""
-    import numpy as np
-
-    from diptych.storybook.book import Storybook
-    from diptych.storybook.render import render
-
-    examples: dict[str, bytes] = {}
-    for scene in Storybook(SEED, "test", count):
-        content = io.BytesIO()
-        Image.fromarray(np.ascontiguousarray(render(scene, 2))).save(content, "PNG")
-        examples[f"example-{len(examples) + 1}"] = content.getvalue()
-    return examples
+def drawn_examples() -> Mapping[str, bytes]:
+    """Return {id: PNG} of scenes of the drawn world, which lie beside the page."""
+    folder = files("diptych.serving.page")
+    return {name: folder.joinpath(f"{name}.png").read_bytes() for name in (f"example-{n + 1}" for n in range(EXAMPLES))}

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -43,6 +44,24 @@ class Detector(Protocol):
 
     def save(self, folder: Path) -> None:
         """Write `detector.json` and the weights to a folder. `load_detector` opens the folder."""
+
+
+@dataclass(frozen=True)
+class TracedDetector:
+    """A detector up to its candidates, as a function of tensors that `torch.export` can trace."""
+
+    program: nn.Module  # squares (B, 3, side, side) uint8 -> tensors named `outputs`
+    side: int  # in pixels
+    outputs: tuple[str, ...]
+    settings: dict[str, Any]  # how the exported run.py makes regions from the outputs; JSON
+
+
+@runtime_checkable
+class Traceable(Protocol):
+    """A detector that `diptych export` can export."""
+
+    def traced(self, reduced: bool) -> TracedDetector:
+        """`reduced`: True to compute in bfloat16 if `detect` would; False for float32."""
 
 
 @contextmanager

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.backbones.opened import refuse_unknown
-from diptych.vision.detectors.detector import NetworkDetector, Picture, regions_of
+from diptych.vision.detectors.detector import NetworkDetector, Picture, TracedDetector, regions_of
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.weights import DETECTOR, write_detector
@@ -63,6 +63,10 @@ class Grid(NetworkDetector[Backbone]):
         features = cells[:, :rows, :columns].flatten(1).T.cpu()
         return regions_of(picture, boxes, torch.ones(len(boxes)), features=features, whole=features.mean(0))
 
+    def traced(self, reduced: bool) -> TracedDetector:
+        side = self.backbone.side
+        return TracedDetector(DetectGrid(self), side, ("cells",), {"side": side, "cells": self.cells})
+
     def save(self, folder: Path) -> None:
         write_detector(folder, {"kind": KIND, **self.backbone.described, "cells": self.cells}, self.backbone)
 
@@ -79,6 +83,25 @@ class Grid(NetworkDetector[Backbone]):
     @classmethod
     def from_folder(cls, folder: Path, described: dict[str, Any]) -> Grid:
         return cls(Backbone.from_folder(folder, described), described["cells"])
+
+
+class DetectGrid(nn.Module):
+    """The features of a grid of cells over a square.
+
+    If the image is not square, the runner drops the cells outside it.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        super().__init__()
+        self.trunk, self.cells = grid.backbone.trunk, grid.cells
+        self.mean, self.deviation = (
+            torch.tensor(colours)[:, None, None]
+            for colours in (grid.backbone.opened.mean, grid.backbone.opened.deviation)
+        )
+
+    def forward(self, squares: Tensor) -> tuple[Tensor]:
+        pixels = (squares.float() / 255 - self.mean) / self.deviation
+        return (adaptive_avg_pool2d(self.trunk(pixels), self.cells).float().flatten(2).transpose(1, 2),)
 
 
 def backbone_of(name: str, option: str) -> Backbone:

@@ -38,6 +38,7 @@ class DetectorKind:
     place: str  # MODULE:CLASS of the detector's class
     names: Names = field(default_factory=dict)
     files: Names = field(default_factory=dict)
+    draws: str = ""  # name of the drawn world whose images it detects in; "": photographs
 
     def load(self) -> Any:
         """Import the class of this kind, and return it."""
@@ -50,7 +51,7 @@ _ONNX = ("--set", "--backbone", "--class-names", "--region-selection")
 DETECTORS: dict[str, DetectorKind] = {  # keys: the values of `kind` in detector.json
     "ground-truth": DetectorKind(f"{_IN}.ground_truth:GroundTruth", {"ground-truth": ()}),
     "given": DetectorKind(f"{_IN}.given:GivenRegions", {"given": ("--features", "--boxes")}),
-    "storybook-detector": DetectorKind("diptych.storybook.detector.detector:StorybookDetector"),
+    "storybook-detector": DetectorKind("diptych.storybook.detector.detector:StorybookDetector", draws="storybook"),
     "faster-rcnn": DetectorKind(
         f"{_IN}.faster_rcnn:FasterRCNN", {"fasterrcnn_*": ("--weights", "--region-selection", "--set")}
     ),
@@ -69,6 +70,11 @@ DETECTORS: dict[str, DetectorKind] = {  # keys: the values of `kind` in detector
     ),
     "with-whole": DetectorKind(f"{_IN}.image_feature:WithImageFeature"),
 }  # fmt: skip
+
+
+def is_drawn(extractor: str) -> bool:
+    """Return True if a contract's extractor detects only in images of a drawn world."""
+    return extractor in DETECTORS and bool(DETECTORS[extractor].draws)
 
 
 def open_requested(request: DetectorRequest, given: Mapping[str, object], files: bool = False) -> Detector:
