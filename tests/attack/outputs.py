@@ -28,6 +28,7 @@ from diptych.cli import app
 from diptych.cli.app import locks
 from diptych.cli.outputs import OutFile, OutFolder
 from diptych.cli.predict import make_verb
+from diptych.cli.verbs import VERBS
 from diptych.runtime.errors import DiptychError, OutputError
 from diptych.runtime.verbs import TASK_VERBS
 from tests.attack.kills import Broken
@@ -128,7 +129,8 @@ def verbs() -> dict[str, Any]:
 
 def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
     """Every verb, those of groups as `storybook write`. Groups are known by what they hold: typer has its own click."""
-    for name, command in group.commands.items():
+    for name in group.commands if before else VERBS:
+        command = group.get_command(None, name)
         if hasattr(command, "commands"):
             yield from commands(command, f"{before}{name} ")
         else:

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
-from diptych.cli import app, run_verb
+from diptych.cli import app, run_verb, verbs
 from diptych.cli.completion import completed
 from diptych.cli.predict import make_verb
 from diptych.runtime.verbs import TASK_VERBS
@@ -24,7 +25,7 @@ HEAVY = ("torch", "pydantic", "numpy", "PIL", "tokenizers", "rich.console")
 
 
 OWN_TASKS, OWN_SYSTEMS = frozenset(TASKS), frozenset(SYSTEMS)  # before tests add theirs
-GROUP = typer.main.get_command(app)
+GROUP: Any = typer.main.get_command(app)
 VERBS = dict(commands(GROUP))
 
 
@@ -204,3 +205,18 @@ def test_other_shells_are_offered_the_same(shell: str, capsys: pytest.CaptureFix
     assert all(name.lstrip("-") in printed for verb in VERBS for name in options(verb))
     if shutil.which(shell) is not None:
         subprocess.run([shell, "-n", "/dev/stdin"], input=printed, text=True, check=True)
+
+
+@pytest.mark.parametrize("name", verbs.VERBS)
+def test_the_table_says_what_a_verb_does(name: str) -> None:
+    """`diptych --help` reads the table alone, and `diptych VERB --help` the verb."""
+    entry = verbs.VERBS[name]
+    assert GROUP.get_command(None, name).get_short_help_str(1_000) == entry.help
+    assert entry.panel in verbs.PANELS
+
+
+def test_a_verb_whose_package_was_left_out_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = verbs.VERBS["mine"]._replace(place="diptych_gone.cli:mine")
+    monkeypatch.setitem(verbs.VERBS, "mine", left)
+    assert "mine" not in GROUP.list_commands(None)
+    assert GROUP.get_command(None, "mine") is None

@@ -12,23 +12,8 @@ import warnings
 from contextlib import suppress
 from io import TextIOWrapper
 
-from diptych.cli import (  # noqa: F401
-    completion,
-    data,
-    evaluate,
-    importing,
-    mine,
-    plot,
-    predict,
-    recipes,
-    search,
-    serve,
-    share,
-    train,
-    vectors,
-)
-from diptych.cli.app import app, locks, verb_name
-from diptych.cli.predict import TaskVerbs
+from diptych.cli.app import app, locks
+from diptych.cli.verbs import VERBS, TaskVerbs
 from diptych.runtime.errors import DiptychError, Stopped, Terminated, UnreadWarning
 from diptych.runtime.memory import is_spent, keep_freed_memory, wait_briefly
 from diptych.runtime.plugins import reserve_verbs
@@ -37,8 +22,7 @@ from diptych.runtime.terminal import columns, printable
 
 __all__ = ["TaskVerbs", "app", "main"]
 app.info.cls = TaskVerbs
-for registered in (app.registered_commands, app.registered_groups):
-    reserve_verbs(filter(None, map(verb_name, registered)))
+reserve_verbs(VERBS)
 ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # matches errors about these options
 HOME = re.compile(r"^((?:[\w.-]+=)?(?:onnx:|tfjs:)?)~(?=/)")  # in arguments that the shell did not expand: --out=~/runs
 STANDARD = warnings.formatwarning

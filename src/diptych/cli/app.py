@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer import Option
-from typer.core import TyperCommand, TyperGroup
-from typer.models import CommandInfo, TyperInfo
+from typer.core import TyperCommand
 
 from diptych.cli.outputs import OutFolder, guarded
 from diptych.runtime.errors import Terminated
@@ -28,29 +27,9 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-USE, TRAIN, DATA, SHARE, WORLD = PANELS = ("Use", "Train", "Data", "Share", "World")  # headings in --help
 EXIT_CODES = (
     "Exit codes: 0 done; 1 failed; 2 wrong usage; 75 stopped and saved, and the same command resumes; 130 interrupted."
 )
-
-
-class PanelGroup(TyperGroup):
-    """A group of commands. Its help lists them under the headings `PANELS`."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        listed: list[tuple[str, Any]] = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        limit = formatter.width - 6 - max(len(name) for name, _ in listed)
-        for panel in (*PANELS, None):
-            rows = [(name, one.get_short_help_str(limit)) for name, one in listed if one.rich_help_panel == panel]
-            if rows:
-                with formatter.section(panel or "Commands"):
-                    formatter.write_dl(rows)
-
-
-def verb_name(made: CommandInfo | TyperInfo) -> str | None:
-    """Return the name of a command or of a group of commands."""
-    named = made.name or getattr(made.callback, "__name__", None)
-    return named.replace("_", "-") if isinstance(named, str) else None
 
 
 class Verb(TyperCommand):
@@ -123,10 +102,6 @@ app = Verbs(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-storybook = Verbs(
-    help="Write and show the drawn world, and train a detector for it.", no_args_is_help=True, rich_markup_mode=None
-)
-app.add_typer(storybook, name="storybook", rich_help_panel=WORLD)
 LARGEST_SEED = 2**63 - 1  # largest seed that torch accepts
 LONGEST_PATH = 70  # temporary files are not put in a longer path, because a socket's path has at most 107 characters
 locks = ExitStack()  # locks of the folders that this command writes; the end of the command releases them

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import typer
 from typer import Argument
 
-from diptych.cli.app import SHARE, app
+from diptych.cli.app import app
 from diptych.cli.importing import SYSTEM
-from diptych.cli.predict import TaskVerb
+from diptych.cli.verbs import TaskVerb
 from diptych.runtime.plugins import plugins
 from diptych.runtime.verbs import OWN_SYSTEMS, SHARED_OPTIONS, TASK_VERBS
 
@@ -45,7 +45,6 @@ def completed(group: Any, path: str = "") -> Iterator[tuple[str, list[str], list
         yield from completed(group.get_command(context, name), f"{path}/{name}")
 
 
-@app.command(rich_help_panel=SHARE)
 def completion(
     shell: Literal["bash", "zsh", "fish"] = Argument(help="Shell to write the script for: bash, zsh or fish."),
 ) -> None:

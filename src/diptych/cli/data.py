@@ -1,4 +1,4 @@
-"""The verbs that make and check data: storybook (the drawn world), data, check, extract, tokenizer."""
+"""The verbs that make and check data: data, check, extract, tokenizer."""
 
 import json
 import sys
@@ -10,7 +10,6 @@ from typing import Annotated
 from typer import Argument, Option
 
 from diptych.cli.app import (
-    DATA,
     AsJson,
     DetectorBackbone,
     DetectorSettings,
@@ -18,26 +17,21 @@ from diptych.cli.app import (
     Device,
     Features,
     Revision,
-    Seed,
     SkipBad,
     SplitSeed,
     StoredBoxes,
     Verbs,
-    app,
     console,
     hold,
     open_folder,
-    storybook,
 )
 from diptych.cli.outputs import OutFile, OutFolder
-from diptych.runtime.errors import RecipeError, counted, nearest
-from diptych.runtime.processes import PROCESSES
+from diptych.runtime.errors import RecipeError, counted
 
 ImageFolder = Annotated[Path | None, Option(help="Folder that image names are relative to; default: that of the data.")]
 
 
 tokenizer = Verbs(help="Learn vocabularies of texts.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(tokenizer, name="tokenizer", rich_help_panel=DATA)
 
 
 class Extracting(StrEnum):
@@ -50,88 +44,6 @@ class TokenKind(StrEnum):
     bpe = "bpe"
 
 
-@storybook.command("write")
-def storybook_write(
-    *,
-    out: Annotated[Path, OutFolder("world")] = Option(
-        ..., help="Folder to write to; the same command resumes after an interruption."
-    ),
-    web: int = Option(10_000, min=0, help="Scenes of the split web, with one careless caption each, as on the web."),
-    train: int = Option(1000, min=0, help="Scenes of the split train, with texts for all tasks."),
-    val: int = Option(200, min=0, help="Scenes of the split val, by which weights are chosen."),
-    test: int = Option(600, min=0, help="Scenes of the split test, on which models are scored."),
-    test_rare: int = Option(
-        200, min=0, help="Scenes of the split test_rare, with kinds in colours never shown in training."
-    ),
-    processes: int = Option(PROCESSES, min=1, help="Processes that draw; the pictures are the same for any number."),
-    seed: Seed = 0,
-) -> None:
-    """Draw scenes and write their texts in the formats of COCO, VQA v2, RefCOCO, VCR and NLVR."""
-    from diptych.runtime.progress import bar
-    from diptych.storybook.files import write
-
-    hold(out, "world")
-    splits = {"web": web, "train": train, "val": val, "test": test, "test_rare": test_rare}
-    with bar("scenes") as progress:
-        drawing = progress.add_task("drawing", total=sum(splits.values()))
-        write(out, splits, seed, lambda done: progress.advance(drawing, done), processes)
-    print(f"{counted(sum(splits.values()), 'scenes')} in {out}")
-
-
-@storybook.command("show")
-def storybook_show(
-    *,
-    out: Annotated[Path, OutFile()] = Option(..., help="PNG file to write the sheet to."),
-    split: str = Option("train", help="Split to show: web, train, val, test or test_rare."),
-    count: int = Option(12, min=1, max=200, help="Scenes on the sheet, at most 200."),
-    detector: str | None = Option(None, help="Detector folder, to show its regions instead of the true ones."),
-    seed: Seed = 0,
-) -> None:
-    """Draw a sheet of scenes with their boxes and texts, or with the regions that a detector finds."""
-    from diptych.storybook.book import Storybook
-    from diptych.storybook.sheet import show
-    from diptych.storybook.world import SPLITS
-
-    if split not in SPLITS:
-        raise RecipeError(f"no split {split!r}; {nearest(split, SPLITS)}")
-    scenes = Storybook(seed, split, count)[:]
-    if detector is None:
-        show(scenes, out)
-    else:
-        from diptych.runs.demo.detector import drawn, truth
-        from diptych.vision.detectors.open import open_detector
-        from diptych.vision.detectors.sheet import detection_sheet
-
-        pictures, records = [drawn(scene) for scene in scenes], [truth(scene) for scene in scenes]
-        opened = open_detector(detector, records)
-        detection_sheet(pictures, opened.detect(pictures, records), opened.contract.class_names, out)
-    print(f"{counted(count, 'scenes')} in {out}")
-
-
-@storybook.command("detector")
-def storybook_detector(
-    *,
-    out: Annotated[Path, OutFolder("detector run")] = Option(
-        ..., help="Folder of the run; the detector is written to OUT/detector."
-    ),
-    faster_rcnn: str | None = Option(None, help="Torchvision Faster R-CNN to train instead, such as resnet18_fpn."),
-    steps: int | None = Option(None, min=1, help="Steps to train for; default: those of the recipe."),
-    seed: Seed = 0,
-) -> None:
-    """Train a small detector on the drawn world."""
-    from diptych.runs.demo.detector import DetectorRecipe, FasterRCNNRecipe, train_detector
-
-    recipe = (
-        DetectorRecipe.of(steps, seed)
-        if faster_rcnn is None
-        else FasterRCNNRecipe.of(steps, seed, architecture=faster_rcnn)
-    )
-    hold(out, "detector run")
-    train_detector(recipe, out, console=console())
-    print(f"detector: {out / 'detector'}")
-
-
-@app.command("data", rich_help_panel=DATA)
 def public_data(
     name: str | None = Argument(
         None, help="The set, such as coco or vqa2; without it, all are listed. `formats` lists the formats of files."
@@ -161,7 +73,6 @@ def public_data(
     print(write_set(name, root, out, console(), skip_bad))
 
 
-@app.command(rich_help_panel=DATA)
 def check(
     data: Path = Argument(help="Store, model or run to check, or data to extract."),
     model: str | None = Option(
@@ -203,7 +114,6 @@ def check(
         raise SystemExit(1)
 
 
-@app.command(rich_help_panel=DATA)
 def extract(
     *,
     data: Path = Argument(help="Manifest, .jsonl, file of a public data set, or folder of images, to read."),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typer import Argument, Option
 
-from diptych.cli.app import USE, AsJson, Features, Model, SkipBad, SplitSeed, app, console, hold, open_folder
+from diptych.cli.app import AsJson, Features, Model, SkipBad, SplitSeed, console, hold, open_folder
 from diptych.cli.groups import ComputingOptions, WritingOptions, grouped
 from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import RecipeError
@@ -97,7 +97,6 @@ class SubmittedOptions(ScoredOptions):
     out: Annotated[Path, OutFile()] = Option(..., help="File to write for the evaluation server.")
 
 
-@app.command(rich_help_panel=USE)
 @grouped
 def evaluate(
     *,
@@ -127,7 +126,6 @@ def evaluate(
     scored.report(model, *done, as_json)
 
 
-@app.command(rich_help_panel=USE)
 @grouped
 def submit(
     *,
@@ -149,7 +147,6 @@ def submit(
         print(write_predictions(model, store, scored.split, format, scored.out, writing.over(model), console()))
 
 
-@app.command(rich_help_panel=USE)
 @grouped
 def rank(
     *,
@@ -179,7 +176,6 @@ def rank(
     scored.report(model, *done, as_json)
 
 
-@app.command(rich_help_panel=USE)
 def compare(
     *,
     first: str = Argument(metavar="A", help="Model folder, run folder or user/name on the hub."),
@@ -208,7 +204,6 @@ def compare(
     print("\n".join([f"{gain.name}: {gain.value:+.1f} ({low:+.1f} to {high:+.1f}); {verdict}", *gain.notes]))
 
 
-@app.command(rich_help_panel=USE)
 def score(
     *,
     results: Path = Argument(help="File of results in COCO's or VQA's format, as any code writes it."),

@@ -7,7 +7,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from diptych.cli.app import SHARE, DetectorBackbone, DetectorSettings, DetectorWeights, Verbs, app, hold
+from diptych.cli.app import DetectorBackbone, DetectorSettings, DetectorWeights, Verbs, hold
 from diptych.cli.outputs import OutFolder
 
 SYSTEM = "SYSTEM"
@@ -26,7 +26,6 @@ imports = Verbs(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.add_typer(imports, name="import", rich_help_panel=SHARE)
 
 
 @imports.command("detector")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from diptych.cli.app import DATA, LARGEST_SEED, AsJson, Seed, Verbs, app, console, hold, storybook
+from diptych.cli.app import LARGEST_SEED, AsJson, Verbs, console, hold
 from diptych.cli.groups import grouped
 from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import DiptychError, RecipeError, counted
@@ -24,7 +24,6 @@ mine = Verbs(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.add_typer(mine, name="mine", rich_help_panel=DATA)
 
 
 @dataclass(frozen=True)
@@ -194,34 +193,6 @@ def _excluded(paths: list[Path]) -> list[tuple[str, int | None]]:
     from diptych.mining.scorer import held_out_hashes
 
     return [one for path in paths for one in held_out_hashes(path)]
-
-
-@storybook.command("web")
-def storybook_web(
-    *,
-    out: Annotated[Path, OutFolder("web")] = Option(..., help="Folder to write the test web to."),
-    pages: int = Option(5000, min=1, help="Pages to write; a folder that has them already is left as it is."),
-    serve: int | None = Option(None, metavar="PORT", help="Port of 127.0.0.1 to serve its hosts on; default: none."),
-    processes: int = Option(PROCESSES, min=1, help="Processes that draw; the pages are the same for any number."),
-    seed: Seed = 0,
-) -> None:
-    """Write a test web to try mining on: drawn scenes on pages of invented hosts, with ground truth."""
-    from diptych.runtime.claims import differences, refuse_other
-    from diptych.runtime.progress import bar
-    from diptych.storybook import web
-
-    if (there := web.settings_of(out)) is not None and (serve is not None or there == {"pages": pages, "seed": seed}):
-        print(f"{out} has {counted(there['pages'], 'pages')} of seed {there['seed']} already")
-    else:
-        if there is not None:
-            refuse_other(out, "another test web", differences({"pages": pages, "seed": seed}, there))
-        hold(out, "web")
-        with bar("pages") as progress:
-            writing = progress.add_task("writing", total=pages)
-            web.write(out, pages, seed, processes, lambda done: progress.advance(writing, done))
-        print(f"{counted(pages, 'pages')} in {out}")
-    if serve is not None:
-        web.serve(out, serve)
 
 
 @mine.command("scorer")

@@ -5,11 +5,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from diptych.cli.app import TRAIN, app
 from diptych.cli.outputs import OutFile
 
 
-@app.command(rich_help_panel=TRAIN)
 def plot(
     runs: list[Path] = Argument(metavar="RUN", help="Folders of runs, drawn next to each other."),
     out: Annotated[Path, OutFile()] = Option(

@@ -16,18 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer import Argument, Option
-from typer.core import TyperCommand
 
-from diptych.cli.app import USE, AsJson, Device, Features, MaybeModel, PanelGroup, Precise, Revision, Verbs
+from diptych.cli.app import AsJson, Device, Features, MaybeModel, Precise, Revision, Verbs
 from diptych.cli.groups import option, options_named
 from diptych.cli.images import Failures, Refuse, ShownFolder, find_images
 from diptych.cli.outputs import OutFile, OutFolder
-from diptych.runtime.errors import DataError, RecipeError, UnfamiliarWarning, counted, nearest
+from diptych.runtime.errors import DataError, RecipeError, UnfamiliarWarning, counted
 from diptych.runtime.files import write_atomically
 from diptych.runtime.outputs import refuse_inputs
-from diptych.runtime.plugins import load_plugins, unknown_name, verbs_listed
 from diptych.runtime.terminal import printable
-from diptych.runtime.verbs import TASK_VERBS
 
 if TYPE_CHECKING:
     from diptych.serving import Predictor
@@ -44,69 +41,7 @@ Show = Annotated[
 ]
 Lines = Annotated[Path | None, OutFile(), Option(help="File to write the answers to; default: print them.")]
 NO_MODEL = "Missing --model FOLDER (or --server URL of a running service); `--model sample` comes with Diptych"
-VALUED = {"--model", "--server", "--out", "--device", "--precision", "--revision", "--features", "--show"}
 USUAL = {"as_json": False, "device": "auto", "precision": "auto"}
-
-
-class TaskVerbs(PanelGroup):
-    """The group of all verbs. The verbs of tasks are built on first use."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(dict.fromkeys([*super().list_commands(ctx), *TASK_VERBS, *verbs_listed()]))
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if (command := super().get_command(ctx, cmd_name)) is not None:
-            return command
-        if cmd_name in TASK_VERBS:
-            return TaskVerb(cmd_name, help=TASK_VERBS[cmd_name].help, rich_help_panel=USE)
-        if (package := verbs_listed().get(cmd_name)) is not None:
-            return PackageVerb(cmd_name, help=f"A verb of the package {package}.", rich_help_panel=USE)
-        load_plugins()
-        return make_verb(cmd_name) if "diptych.tasks" in sys.modules else None
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name = args[0]
-        if not name.startswith("-") and self.get_command(ctx, name) is None:
-            known = nearest(name, self.list_commands(ctx), "`diptych --help` lists them")
-            raise unknown_name(f"No such command {name!r}; {known}")
-        return super().resolve_command(ctx, args)
-
-
-class TaskVerb(TyperCommand):
-    """A placeholder for a task's verb. It has only a sentence of help, and is replaced by the full verb on use."""
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        assert self.name is not None
-        given = {word.partition("=")[0] for word in args}
-        if not given & {"-h", "--help"}:  # count the arguments here, because importing torch takes seconds
-            wanted, there = ["IMAGE", *map(str.upper, TASK_VERBS[self.name].arguments)], _positional(args)
-            if len(there) < len(wanted):
-                usage = f"diptych {self.name} {' '.join(wanted)} --model FOLDER"
-                raise RecipeError(f"Missing argument {wanted[len(there)]}; expected {usage}")
-            unsure = {word for word in given if word.startswith("--")} - VALUED - {"--json"}  # may be misspelt
-            if not unsure and not given & {"--model", "--server"}:
-                raise RecipeError(NO_MODEL)
-        return make_verb(self.name).make_context(info_name, args, parent, **extra)
-
-
-class PackageVerb(TyperCommand):
-    """A placeholder for a verb that a package lists in its metadata. The package is imported on use."""
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        assert self.name is not None
-        load_plugins()
-        if (made := make_verb(self.name)) is None:
-            raise unknown_name(f"the package {verbs_listed()[self.name]} has the verb {self.name}, but not its task")
-        return made.make_context(info_name, args, parent, **extra)
-
-
-def _positional(args: Sequence[str]) -> list[str]:
-    """Return the words that may be positional arguments: not options, and not values that follow an option of any
-    verb."""
-    if "--" in args:
-        return list(args)
-    before = ["", *args]
-    return [word for word, last in zip(args, before, strict=False) if last not in VALUED and not word.startswith("-")]
 
 
 def make_verb(name: str) -> Any:
@@ -117,7 +52,7 @@ def make_verb(name: str) -> Any:
     if spec is None or not spec.required_interface.pictured:
         return None
     single = Verbs(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    single.command(name, help=spec.required_interface.help, rich_help_panel=USE)(_command(spec))
+    single.command(name, help=spec.required_interface.help)(_command(spec))
     return typer.main.get_command(single)
 
 

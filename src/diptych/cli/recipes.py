@@ -9,16 +9,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
-from typer.core import TyperCommand
 
-from diptych.cli.app import SHARE, TRAIN, AsJson, app, console
+from diptych.cli.app import AsJson, console
 
 if TYPE_CHECKING:
     from diptych.systems import ledger
     from diptych.systems.catalogue import CatalogueEntry
 
 
-@app.command(rich_help_panel=TRAIN)
 def recipes(
     pattern: str | None = Argument(
         None, help="Recipe to show, or part of a name or pattern ('tden/*/pretrain') to list; default: all."
@@ -51,7 +49,6 @@ def recipes(
         _print_list(listed)
 
 
-@app.command(cls=TyperCommand, rich_help_panel=SHARE)  # not `Verb`: this command lists plugin errors itself
 def plugins(as_json: AsJson = False) -> None:
     """List the installed packages that extend Diptych, and what each adds, such as systems and tasks."""
     from diptych.runtime.plugins import PluginError

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from diptych.cli.app import USE, Address, AsJson, Features, MaybeModel, app, console
+from diptych.cli.app import Address, AsJson, Features, MaybeModel, console
 from diptych.cli.groups import ComputingOptions, grouped
 from diptych.cli.outputs import OutFile, OutFolder
 from diptych.cli.predict import Server, option_of, refuse_with_server
@@ -18,7 +18,6 @@ from diptych.runtime.errors import RecipeError
 from diptych.runtime.terminal import printable
 
 
-@app.command(rich_help_panel=USE)
 @grouped
 def search(
     *,

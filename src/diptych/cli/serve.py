@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from typer import Argument, Option
 
-from diptych.cli.app import USE, Address, Features, app
+from diptych.cli.app import Address, Features
 from diptych.cli.groups import ComputingOptions, grouped
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.extras import requires_extra
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 TOKEN = "DIPTYCH_TOKEN"
 
 
-@app.command(rich_help_panel=USE)
 @grouped
 def serve(
     *,

@@ -6,13 +6,12 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from diptych.cli.app import SHARE, Revision, app, hold, open_folder
+from diptych.cli.app import Revision, hold, open_folder
 from diptych.cli.outputs import OutFolder
 
 Format = Literal["torch", "onnx"]
 
 
-@app.command(rich_help_panel=SHARE)
 def push(
     model: str = Argument(metavar="MODEL", help="Model folder, folder of a run, or user/name on the hub, to push."),
     repository: str = Argument(metavar="REPO", help="Name on the Hugging Face hub, as user/name."),
@@ -50,7 +49,6 @@ def push(
         print(hub.push(folder, repository, card, private))
 
 
-@app.command(rich_help_panel=SHARE)
 def export(
     *,
     model: str = Argument(metavar="MODEL", help="Model folder, folder of a run, or user/name on the hub."),

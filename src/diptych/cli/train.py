@@ -1,4 +1,4 @@
-"""The verbs that train: `demo`, `pretrain`, `finetune`, and `augment`, which adds captions to a training set."""
+"""The verbs that train: `pretrain`, `finetune`, and `augment`, which adds captions to a training set."""
 
 from __future__ import annotations
 
@@ -11,33 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from diptych.cli.app import (
-    DATA,
     LARGEST_SEED,
-    TRAIN,
-    WORLD,
     AsJson,
     Features,
     Model,
     Out,
     Revision,
-    Seed,
     SkipBad,
     SplitSeed,
-    app,
-    console,
     hold,
     open_folder,
 )
 from diptych.cli.groups import ComputingOptions, WritingOptions, grouped, options_named
 from diptych.cli.outputs import OutFolder
 from diptych.runtime.errors import RecipeError
-from diptych.runtime.verbs import OWN_SYSTEMS
 
 if TYPE_CHECKING:
     from diptych.api.job import Options
     from diptych.api.run import Run
-
-_SYSTEMS = ", ".join(OWN_SYSTEMS)
 
 
 @dataclass(frozen=True)
@@ -95,27 +86,6 @@ class TrainingOptions:
         print(json.dumps(line) if self.as_json else f"model folder: {model}")
 
 
-@app.command(rich_help_panel=WORLD)
-def demo(
-    out: Annotated[Path, OutFolder("demo")] = Option(
-        Path("demo"), help="Folder of the demo; the same command resumes after an interruption."
-    ),
-    fast: bool = Option(False, "--fast", help="Run a demo of under 60 seconds, to show that it works, not how well."),
-    system: str = Option("unified-vlp", help=f"System to run: {_SYSTEMS}, or one of an installed package."),
-    seed: Seed = 0,
-) -> None:
-    """Run the whole pipeline on drawn images: draw, extract, pre-train, fine-tune, caption and answer."""
-    from diptych.runtime.processes import begin_loading
-
-    hold(out, "demo")
-    begin_loading()
-    from diptych.runs.demo.demo import DemoConfig
-    from diptych.runs.demo.demo import demo as run_demo
-
-    run_demo(out, DemoConfig.fast(seed) if fast else DemoConfig(seed=seed), console(), system)
-
-
-@app.command(rich_help_panel=TRAIN)
 @grouped
 def pretrain(
     *,
@@ -136,7 +106,6 @@ def pretrain(
     given.report(pretraining(named_data(data), recipe, given.started(model), given.options(out, settings)).run())
 
 
-@app.command(rich_help_panel=TRAIN)
 @grouped
 def finetune(
     *,
@@ -162,7 +131,6 @@ def finetune(
     given.report(job.run())
 
 
-@app.command(rich_help_panel=DATA)
 @grouped
 def augment(
     *,

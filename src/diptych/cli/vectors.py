@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from diptych.cli.app import USE, AsJson, Features, MaybeModel, app
+from diptych.cli.app import AsJson, Features, MaybeModel
 from diptych.cli.groups import ComputingOptions, grouped
 from diptych.cli.images import Failures, find_images
 from diptych.cli.outputs import OutFile
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from diptych.api.forms import Vectors
 
 
-@app.command(rich_help_panel=USE)
 @grouped
 def encode(
     *,
@@ -67,7 +66,6 @@ def encode(
     failures.check(paths)
 
 
-@app.command(rich_help_panel=USE)
 @grouped
 def match(
     *,

@@ -5,11 +5,11 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 
 from diptych.runtime.errors import DataError
+from diptych.runtime.files import bytes_of
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.image_files import as_jpeg, find_pictures
 
@@ -49,5 +49,5 @@ class PictureGallery:
 @cache
 def drawn_examples() -> Mapping[str, bytes]:
     """Return {id: PNG} of scenes of the drawn world, which lie beside the page."""
-    folder = files("diptych.serving.page")
-    return {name: folder.joinpath(f"{name}.png").read_bytes() for name in (f"example-{n + 1}" for n in range(EXAMPLES))}
+    names = (f"example-{number + 1}" for number in range(EXAMPLES))
+    return {name: bytes_of(Path(__file__).parents[1] / "page" / f"{name}.png") for name in names}
