@@ -22,7 +22,7 @@ VALUED = {"--model", "--server", "--out", "--device", "--precision", "--revision
 
 
 class VerbEntry(NamedTuple):
-    """A verb: where it is, and what `diptych --help` says of it."""
+    """A verb: its place, and its line in `diptych --help`."""
 
     place: str  # MODULE:NAME of its function, or of a `Verbs` with subcommands
     panel: str

@@ -48,6 +48,6 @@ class PictureGallery:
 
 @cache
 def drawn_examples() -> Mapping[str, bytes]:
-    """Return {id: PNG} of scenes of the drawn world, which lie beside the page."""
+    """Return {id: PNG} of scenes of the drawn world, which are in the folder of the page."""
     names = (f"example-{number + 1}" for number in range(EXAMPLES))
     return {name: bytes_of(Path(__file__).parents[1] / "page" / f"{name}.png") for name in names}
