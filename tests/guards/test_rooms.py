@@ -16,7 +16,7 @@ from diptych.tasks import TASKS
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "diptych"
 # Lines of code of each package. A landing raises its number by what its issue may still add, and says so.
-MOST_LINES = {"diptych": 44_341}
+MOST_LINES = {"diptych": 44_211}
 
 
 class Read(NamedTuple):
