@@ -32,12 +32,12 @@ import torch
 from benchmarks.machine import save_result
 from diptych.api.model import load
 from diptych.core import Writer, collate
+from diptych.inference import Predictor
+from diptych.inference.model_facts import offered_tasks
 from diptych.models.decoding import decode
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import predicting
-from diptych.serving import Predictor
 from diptych.serving.export.write import Format, export
-from diptych.serving.model_facts import offered_tasks
 from diptych.tasks.caption import Captioning
 from diptych.tasks.vqa import VQA, AskRequest
 from diptych.vision.image_files import find_pictures

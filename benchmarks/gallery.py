@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 from benchmarks.machine import save_result
-from diptych.serving.galleries import VectorStore, files, open_vectors
-from diptych.serving.search import ENCODED
+from diptych.inference.galleries import VectorStore, files, open_vectors
+from diptych.inference.search import ENCODED
 
 WIDTH, CENTRES, QUERIES, MOST = 128, 2000, 200, 10
 MODEL = "0" * 64

@@ -20,8 +20,8 @@ import torch
 
 from benchmarks.machine import Figure
 from diptych.api.model import load
+from diptych.inference import Predictor
 from diptych.runs.familiarity import QUANTILE
-from diptych.serving import Predictor
 from diptych.storybook.layout import scene
 from diptych.storybook.render import render
 from diptych.vision.detectors.detector import Picture

@@ -4,7 +4,7 @@ images.
     uv run python -m experiments.sample DEMO
 
 DEMO is the folder of `diptych demo`. Stages that the caption model needs are run first, if they are missing. Writes
-src/diptych/runs/sample.
+src/diptych/inference/packaged/sample.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from diptych.runs.folder import ModelFolder, open_model
 from diptych.runtime.configs import derive
 from diptych.vision.detectors.load import load_detector
 
-TARGET = Path(__file__).parent.parent / "src/diptych/runs/sample"
+TARGET = Path(__file__).parent.parent / "src/diptych/inference/packaged/sample"
 PICTURES = 3  # number of images, from the start of the test split
 
 

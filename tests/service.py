@@ -17,8 +17,8 @@ import torch
 from PIL import Image
 
 from diptych.data.store.tokens import Tokens
+from diptych.inference import Predictor
 from diptych.runs.folder import Architecture, ModelFolder
-from diptych.serving import Predictor
 from diptych.serving.service.app import make_app
 from diptych.serving.service.guard import RequestGuard
 from diptych.serving.service.server import bind, make_server

@@ -261,7 +261,7 @@ def test_a_model_says_which_package_made_it(tiny: Path, tmp_path: Path) -> None:
     assert json.loads((out / "model" / "config.json").read_text())["packages"] == {"tiny": "0.2"}
     card = f"""if True:
         import diptych
-        from diptych.serving.card import Publisher, model_card
+        from diptych.inference.card import Publisher, model_card
         print(model_card(diptych.load({str(out)!r}).predictor.folder, "me/tiny", Publisher()))
     """
     assert "pip install tiny==0.2" in python(card, tiny)

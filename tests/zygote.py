@@ -40,7 +40,7 @@ from typing import IO, Any
 PRELOADED = (
     "torch", "torch._dynamo", "torchvision", "numpy", "diptych.cli", "diptych.mining.run", "diptych.runs.demo.demo",
     "diptych.runs.evaluation.augment", "diptych.data.extract.own_data", "diptych.runs.importing", "diptych.runs.stages",
-    "diptych.serving.predictor",
+    "diptych.inference.predictor",
 )  # fmt: skip
 FILES = (0, 1, 2)
 _BEFORE = dict(os.environ)  # any test

@@ -18,12 +18,12 @@ from diptych.core import Record
 from diptych.data.extract.own_data import store_of
 from diptych.data.leakage import FILE
 from diptych.data.store.store import Store
+from diptych.inference.card import Publisher, model_card
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.reports.html import page
 from diptych.runs.reports.report import Arm, Comparison, Report
 from diptych.runs.reports.tables import score_table
-from diptych.serving.card import Publisher, model_card
 from diptych.storybook.files import write
 from tests.api.conftest import TINY
 

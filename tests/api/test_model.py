@@ -20,8 +20,8 @@ from PIL import Image
 import diptych
 from diptych.api import model as api_model
 from diptych.api.results import drawing
+from diptych.inference import Hit
 from diptych.runtime.errors import DataError, RecipeError, ServingError, UnsupportedError
-from diptych.serving import Hit
 from diptych.tasks import CAPTION
 from tests.service import make_model, picture
 

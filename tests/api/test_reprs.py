@@ -11,7 +11,7 @@ import diptych
 from diptych.api.dataset import Example
 from diptych.api.run import Metrics, Plot
 from diptych.core import Question, Record
-from diptych.serving import Hit
+from diptych.inference import Hit
 from diptych.systems import find_recipe
 from diptych.tasks.scores import Score, Scores
 from tests.service import make_model
@@ -54,7 +54,8 @@ def test_a_region_has_one_colour_and_number_in_all_drawings() -> None:
     def colours(html: str) -> list[tuple[str, ...]]:
         return re.findall(r'<rect x="(\d+)" y="(\d+)".*?stroke="(#\w+)"', html)
 
-    model, image = diptych.load("sample"), Path(diptych.__file__).parent / "runs/sample/000000.png"
+    model = diptych.load("sample")
+    image = model.examples[0]
     caption = model.caption(image)
     explained, drawn = model.explain(image, caption)._repr_html_(), colours(caption._repr_html_())
     assert len(drawn) == len(caption.boxes) > 2

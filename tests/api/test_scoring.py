@@ -15,12 +15,12 @@ from diptych.api.scoring import compare, evaluate
 from diptych.api.training import finetune
 from diptych.data.check import check
 from diptych.data.store.store import Store
+from diptych.inference.model_facts import model_facts
 from diptych.models.decoding import DecodingOptions
 from diptych.runs.evaluation.augment import augment
 from diptych.runs.folder import open_model
 from diptych.runs.reports.tables import score_table
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.serving.model_facts import model_facts
 from tests.api.conftest import TINY
 
 

@@ -133,8 +133,8 @@ def _read_store(folder: Path) -> None:
 
 
 def _read_model(folder: Path) -> None:
+    from diptych.inference.model_facts import model_facts, offered_tasks
     from diptych.runs.folder import damaged_files, open_model
-    from diptych.serving.model_facts import model_facts, offered_tasks
     from diptych.vision.detectors.load import load_detector
 
     hurt = damaged_files(folder)
@@ -193,8 +193,8 @@ SERVICE: dict[Path, Any] = {}
 
 def _service(world: Path) -> Any:
     if world not in SERVICE:
+        from diptych.inference import Predictor
         from diptych.runs.folder import open_model
-        from diptych.serving import Predictor
         from diptych.serving.service.service import Service
         from tests.service import Local
 

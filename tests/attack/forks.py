@@ -46,14 +46,6 @@ def import_all() -> None:
     import torch
 
     torch.set_num_threads(1)
-    import diptych.cli
-    import diptych.data.extract.own_data
-    import diptych.mining.run
-    import diptych.runs.demo.demo
-    import diptych.runs.evaluation.augment
-    import diptych.runs.importing
-    import diptych.runs.stages
-    import diptych.serving.predictor  # noqa: F401
 
 
 def attempt(

@@ -49,7 +49,7 @@ OTHERS = {
     "runtime/files.py": {"zlib"},
     "runtime/memory.py": {"ctypes"},
     "runtime/processes.py": {"pickle"},
-    "serving/galleries/files.py": {"zlib"},
+    "inference/galleries/files.py": {"zlib"},
     "storybook/drawings/svg.py": {"xml"},
     "storybook/web/serve.py": {"gzip"},
     "storybook/web/write.py": {"gzip"},

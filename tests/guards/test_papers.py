@@ -29,7 +29,7 @@ TABLES = {"unified-vlp": 8, "vl-bert": 4, "image-bert": 4, "xgpt": 7, "tden": 2}
 OWN = {"unified-vlp": (4, 5, 6, 7, 8), "image-bert": (3, 4), "xgpt": (2, 3, 4), "tden": (2,)}
 OURS = re.compile(r"Unified VLP|VL-BERT|ImageBERT|XGPT|TDEN|w/o VLP|pre-training only")
 ROWS = tuple(ledger_rows(papers()))
-VERBS = cast(Any, typer.main.get_command(app)).commands
+GROUP = cast(Any, typer.main.get_command(app))
 
 
 def test_ids_are_one_row_s_each() -> None:
@@ -151,7 +151,7 @@ class Typed:
     def run(self, command: str) -> None:
         program, verb, *arguments = shlex.split(command)
         assert program == "diptych"
-        given = VERBS[verb].make_context(verb, arguments).params
+        given = GROUP.get_command(None, verb).make_context(verb, arguments).params
         getattr(self, verb)(**given)
 
     def pretrain(self, recipe: str, data: list[str], out: Path, model: str | None, **given: Any) -> None:

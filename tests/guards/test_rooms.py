@@ -43,9 +43,9 @@ def read(tree: ast.Module) -> Read:
     return Read(list(defined(tree)), words, imported, guesses)
 
 
-def test_all_is_in_at_most_eighteen_rooms() -> None:
+def test_all_is_in_at_most_nineteen_rooms() -> None:
     assert [path.name for path in PACKAGE.glob("*.py")] == ["__init__.py"]
-    assert sum((path / "__init__.py").exists() for path in PACKAGE.iterdir()) <= 18  # two are doors: `api` and `plugin`
+    assert sum((path / "__init__.py").exists() for path in PACKAGE.iterdir()) <= 19  # two are doors: `api` and `plugin`
 
 
 def test_the_code_does_not_grow() -> None:

@@ -71,7 +71,7 @@ def test_four_tasks_from_the_truth(run: Callable[..., Result], world: Path, tmp_
 def test_a_box_is_drawn_on_the_picture(tmp_path: Path) -> None:
     import torch
 
-    from diptych.serving.drawing import COLOURS, draw_box
+    from diptych.inference.drawing import COLOURS, draw_box
 
     sheet = draw_box(torch.full((3, 90, 120), 255, dtype=torch.uint8), (0.25, 0.25, 0.75, 0.75), "the dog " * 9)
     red = tuple(bytes.fromhex(COLOURS[0][1:]))

@@ -14,13 +14,14 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import diptych
-from diptych.core.folders import SAMPLE
+from diptych.core.folders import PACKAGED
 from diptych.runs.folder import damaged_files, open_model
 from diptych.runtime.errors import CheckpointError, UnfamiliarWarning
 from diptych.serving.service.service import Service
 from diptych.vision.detectors.open import open_detector
 from tests.service import Local
 
+SAMPLE = PACKAGED / "sample"
 PICTURES = sorted(SAMPLE.glob("*.png"))
 
 

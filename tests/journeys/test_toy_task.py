@@ -10,10 +10,10 @@ import pytest
 
 from diptych.api.model import load
 from diptych.data.store.store import Store
+from diptych.inference.card import Publisher, model_card
 from diptych.runs.demo.measure import measure
 from diptych.runs.demo.page import demo_report
 from diptych.runs.reports.html import page
-from diptych.serving.card import Publisher, model_card
 from diptych.serving.service.app import PAGE_VIEW
 from diptych.serving.service.service import Service
 from diptych.systems import RECIPES, SYSTEMS, add_task

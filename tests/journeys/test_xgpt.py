@@ -15,11 +15,11 @@ from diptych.api.model import Model
 from diptych.core import Record
 from diptych.data.store.store import Store, StoreWriter
 from diptych.data.store.tokens import Tokens
+from diptych.inference import Predictor
 from diptych.runs.folder import open_model
 from diptych.runs.run import run as train
 from diptych.runs.start import fit_to
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
-from diptych.serving import Predictor
 from diptych.systems import find_recipe
 from tests.journeys.conftest import Result, diptych, kill_at_its_first_checkpoint
 from tests.journeys.test_unified_vlp import steps, weights

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from diptych.core import Record, TaskItem
 from diptych.data.store.store import Store
+from diptych.inference.card import Publisher, model_card
+from diptych.inference.model_facts import offered_tasks
 from diptych.runs import learner
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.run import run
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import RecipeError
-from diptych.serving.card import Publisher, model_card
-from diptych.serving.model_facts import offered_tasks
 from diptych.systems import RECIPES, add_task
 from diptych.tasks import VQA
 from diptych.tasks.vqa import Vqa

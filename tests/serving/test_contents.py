@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from diptych.inference.galleries.contents import read_contents
 from diptych.runtime.files import sha256_of_json
-from diptych.serving.galleries.contents import read_contents
 
 
 def test_a_picture_that_was_copied_or_touched_is_the_same_and_one_that_changed_is_not(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_an_image_replaced_by_one_of_equal_size_and_time_is_read_again(
     (tmp_path / "c.png").rename(photos / "b.png")
     (photos / "c.png").write_bytes(b"new")
     with monkeypatch.context() as counted:
-        counted.setattr("diptych.serving.galleries.contents.sha256_of", lambda path: path.name)
+        counted.setattr("diptych.inference.galleries.contents.sha256_of", lambda path: path.name)
         second, _ = read_contents(photos, tmp_path)
         assert set(second.values()) == {"a.png", "b.png", "c.png"}
     third, _ = read_contents(photos, tmp_path)
@@ -58,7 +58,7 @@ def test_unchanged_images_are_read_once_and_those_changed_just_now_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
-    monkeypatch.setattr("diptych.serving.galleries.contents.sha256_of", lambda path: read.append(path) or "a" * 64)
+    monkeypatch.setattr("diptych.inference.galleries.contents.sha256_of", lambda path: read.append(path) or "a" * 64)
     photos, now = tmp_path / "photos", time.time_ns
     photos.mkdir()
     (photos / "a.png").write_bytes(b"one")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from diptych.core import Record, Regions
-from diptych.serving.drawing import COLOURS, draw, label_of
+from diptych.inference.drawing import COLOURS, draw, label_of
 from diptych.tasks.interface import GroundedText
 
 PICTURE = torch.full((3, 90, 120), 200, dtype=torch.uint8)

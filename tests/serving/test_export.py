@@ -20,10 +20,10 @@ from torch.nn.functional import interpolate
 from diptych.api.model import Model
 from diptych.core import Sample, collate
 from diptych.data.store.tokens import Tokens
+from diptych.inference import Predictor
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runtime.errors import OutputError, ServingError
 from diptych.runtime.outputs import whole_folder
-from diptych.serving import Predictor
 from diptych.serving.export import runner, write
 from diptych.serving.export.programs import REGIONS
 from diptych.serving.export.write import export

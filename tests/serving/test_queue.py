@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from diptych.serving import Predictor
+from diptych.inference import Predictor
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.problems import RequestRefused
 from diptych.serving.service.service import Service

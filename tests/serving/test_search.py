@@ -16,11 +16,11 @@ from diptych.core import Record
 from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
+from diptych.inference import Predictor
+from diptych.inference.contact_sheet import write_sheet
 from diptych.runs.evaluation.retrieve import Extent, retrieve
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runtime.errors import DataError, DiptychError, RecipeError, ServingError
-from diptych.serving import Predictor
-from diptych.serving.contact_sheet import write_sheet
 from diptych.storybook.detector.detector import StorybookDetector
 from diptych.systems import SYSTEMS, find_recipe
 from diptych.tasks.two_towers import choose

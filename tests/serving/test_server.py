@@ -24,9 +24,9 @@ import pytest
 from benchmarks.clients import form
 from benchmarks.faults import Attack, small_picture
 from diptych.cli import app
+from diptych.inference import Predictor
+from diptych.inference.client import Client
 from diptych.runtime.errors import DataError, RecipeError, ServingError
-from diptych.serving import Predictor
-from diptych.serving.client import Client
 from diptych.serving.service import protocol, server
 from diptych.serving.service.service import Service
 from diptych.tasks import CAPTION

@@ -19,8 +19,8 @@ from PIL import Image
 
 from diptych.api.model import Model
 from diptych.core import FeatureContract
+from diptych.inference import Predictor
 from diptych.runtime.errors import GalleryError
-from diptych.serving import Predictor
 from diptych.serving.service.pictures import PictureGallery
 from diptych.serving.service.service import Service
 from diptych.tasks import tasks_by_verb

@@ -18,7 +18,7 @@ from diptych.vision.detectors.selection import Selection
 UNWANTED = (
     "diptych.training.trainer", "diptych.training.optimizer", "diptych.training.distribution", "diptych.training.log",
     "diptych.runs.evaluation", "diptych.runs.reports", "diptych.runs.demo", "diptych.runs.run", "diptych.runs.learner",
-    "diptych.runs.stages", "diptych.serving.drawing", "diptych.serving.contact_sheet", "diptych.serving.search",
+    "diptych.runs.stages", "diptych.inference.drawing", "diptych.inference.contact_sheet", "diptych.inference.search",
     "diptych.data.formats", "torchvision", "torch._dynamo", "torch._inductor", "sympy", "jinja2", "scipy",
     "huggingface_hub", "rich.console", "tensorboard", "faiss", "timm", "pycocotools", "sacremoses",
 )  # fmt: skip
@@ -57,5 +57,5 @@ def test_a_caption_loads_no_training_report_or_drawing_code(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{tmp_path / 'red.png'}: ")
     loaded = set(done.stderr.rpartition("loaded ")[2].split())
-    assert {"torch", "diptych.serving.predictor"} <= loaded
+    assert {"torch", "diptych.inference.predictor"} <= loaded
     assert not loaded & set(UNWANTED), "a caption waits for these"

@@ -52,14 +52,6 @@ def test_what_is_written_is_read(folder: Path, split: str, count: int) -> None:
         assert np.array_equal(np.asarray(Image.open(one.image)), render(scene(4, split, number)))
 
 
-def test_a_world_drawn_before_there_were_hypotheses_is_read(tmp_path: Path) -> None:
-    write(tmp_path, {"val": 3}, seed=4)
-    found = read(tmp_path, "val")
-    (tmp_path / "snli-ve" / "val.jsonl").unlink()
-    assert any(one.more for one in found)
-    assert read(tmp_path, "val") == [replace(one, more={}) for one in found]
-
-
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # theirs
 def test_pycocotools_reads_it(folder: Path) -> None:
     with redirect_stdout(io.StringIO()):
@@ -176,6 +168,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".diptych").write_text("diptych world\n")
     (tmp_path / "storybook.json").write_text(json.dumps({"world": 1}))
     with pytest.raises(DataError, match=r"storybook.json: found an object with `world`, expected one with `seed`"):
         write(tmp_path, {"val": 1})

@@ -5,59 +5,25 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from diptych.runtime.errors import DataError, DiptychError, RecipeError
+from diptych.runtime.arguments import check_path, check_type, shown_value
+from diptych.runtime.errors import DiptychError, RecipeError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 WHOLE = {"steps": 1, "batch_size": 1, "patience": 1, "seed": 0}  # integer argument -> its smallest allowed value
 ABOVE_ZERO = ("epochs", "lr")
-HOME = re.compile(r"^((?:onnx:|tfjs:)?)~(?=/|$)")
 # OPTION matches command-line syntax in an error message: a command, --set KEY=VALUE, or an option.
 _SET = r"--set [^\s=]+?(?:=\S*?)?(?=[:;,.)]*(?:\s|$))"
 OPTION = re.compile(
     rf"\bdiptych [a-z]+(?: [^;,()`]*)?|(?<![^\s(])(?P<set>{_SET}(?: {_SET})*)"
     r"|(?<![^\s(`])--(?P<name>[a-z][a-z-]*)(?![\w/=-])"
 )
-
-
-def check_type(
-    name: str, value: object, kinds: type | tuple[type, ...], wanted: str, error: type[DiptychError]
-) -> None:
-    """Raise `error` unless the value of the argument `name` has one of the types.
-
-    `wanted`: what is expected, in words.
-    """
-    if not isinstance(value, kinds):
-        raise error(f"{name}: found {_shown(value)}, expected {wanted}")
-
-
-def check_path(name: str, value: object, wanted: str, error: type[DiptychError], there: bool = False) -> None:
-    """Raise `error` unless the value is a path. If `there` is True, the path must also exist."""
-    check_type(name, value, (str, os.PathLike), wanted, error)
-    if not os.fspath(value):  # type: ignore[call-overload]  # checked above
-        raise error(f"{name}: the path is empty; expected {wanted}")
-    if there and not path_of(value).exists():  # type: ignore[arg-type]  # checked above
-        raise error(f"{name}: {value} does not exist; expected {wanted}")
-
-
-def path_of(value: str | os.PathLike[str]) -> Path:
-    """Return a path that the caller passed. A leading `~/` is the home folder. Raises DataError for an empty path."""
-    if not os.fspath(value):
-        raise DataError("found an empty path; `.` is this folder")
-    return Path(at_home(os.fspath(value)))
-
-
-def at_home(text: str) -> str:
-    """Return a path or name with the home folder in place of a leading `~/`, or `~/` after `onnx:` or `tfjs:`."""
-    return HOME.sub(lambda at: at[1] + os.path.expanduser("~"), text)
 
 
 def check_training(given: Mapping[str, Any]) -> None:
@@ -73,7 +39,7 @@ def check_training(given: Mapping[str, Any]) -> None:
         if isinstance(values[name], bool) or not 0 < values[name] < math.inf:
             raise RecipeError(f"{name}: found {values[name]}, expected a number above 0")
     if (on_log := values.get("on_log")) is not None and not callable(on_log):
-        raise RecipeError(f"on_log: found {_shown(on_log)}, expected a function of a dict, such as print")
+        raise RecipeError(f"on_log: found {shown_value(on_log)}, expected a function of a dict, such as print")
     for name, wanted in {"detector": "a folder or name of a detector", "out": "a folder for the run"}.items():
         if name in values:
             check_path(name, values[name], wanted, RecipeError)
@@ -154,7 +120,3 @@ def _quoted(value: str) -> str:
         return repr(json.loads(value))
     except ValueError:
         return json.dumps(value)
-
-
-def _shown(value: object) -> str:
-    return "None" if value is None else f"{type(value).__name__} {str(value)[:60]!r}"

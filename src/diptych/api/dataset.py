@@ -13,8 +13,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, overload
 
-from diptych.api.arguments import at_home, check_features, check_path, check_type, path_of, python_errors
-from diptych.api.mapped import Mapped, detector_folder
+from diptych.api.arguments import check_features, python_errors
+from diptych.api.mapped import Mapped
 from diptych.api.rows import Columns
 from diptych.core import Question, Record
 from diptych.data.extract.extract import is_another
@@ -24,6 +24,8 @@ from diptych.data.formats.format import Source, Wanted, usual_split, with_usual_
 from diptych.data.formats.parsing import Skips, combined
 from diptych.data.formats.table import read
 from diptych.data.store.store import INDEX, Store, iterate
+from diptych.inference.open import folder_or
+from diptych.runtime.arguments import at_home, check_path, check_type, path_of
 from diptych.runtime.errors import DataError, RecipeError, Stopped, counted
 from diptych.runtime.files import sweep
 from diptych.runtime.outputs import taken
@@ -123,7 +125,7 @@ class Dataset(Sequence[Example]):
         """
         check_path("out", out, "a folder for the store", DataError)
         kinds = (str, os.PathLike, *(() if features is None else (type(None),)))
-        chosen = detector_folder(detector)
+        chosen = folder_or(detector)
         check_type("detector", chosen, kinds, "a folder or name of a detector, or features=", RecipeError)
         check_features(features)
         if self.source is not None:

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from diptych.api.arguments import path_of
 from diptych.core import Record
+from diptych.runtime.arguments import path_of
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.pictures import as_picture, read_picture

@@ -10,11 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from diptych.api.arguments import check_type, path_of
 from diptych.api.dataset import Dataset, resumable
-from diptych.api.model import MODEL, Model, load
 from diptych.api.run import Run
 from diptych.core import Record
 from diptych.core.folders import INNER
@@ -22,14 +20,15 @@ from diptych.data.extract.own_data import check_older, check_same, detector_or_f
 from diptych.data.store.record_json import record_to_json
 from diptych.data.store.several import SeveralStores, renamed
 from diptych.data.store.store import INDEX, Store, check_split, splits_in
-from diptych.runs.folder import ModelFolder
+from diptych.inference.open import open_folder
 from diptych.runs.inputs import files_of
 from diptych.runs.run import learner_of
 from diptych.runs.run_folder import RunFolder, open_stages
 from diptych.runs.stages import ON_LOG, fit_stages, run_stages
 from diptych.runs.start import Start
+from diptych.runtime.arguments import path_of
 from diptych.runtime.configs import derive
-from diptych.runtime.errors import CheckpointError, DataError, RecipeError, counted
+from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.files import parse_json, sha256_of, sweep, text_of, write_atomically
 from diptych.runtime.outputs import taken
 from diptych.runtime.plugins import load_plugins
@@ -61,6 +60,7 @@ class Options:
     features: AnyPath | None = None
     split_seed: int = 0  # seed that divides data without splits into train, val and test
     skip_bad: bool = field(default=False, repr=False)  # if False, data with many invalid entries raises an error
+    revision: str | None = field(default=None, repr=False)  # of the start model, on the hub
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def finetuning(task: str, data: Data, model: Any, recipe: str | Recipe | None, o
     """
     load_plugins()
     spec = find_learnt(task)
-    start = _start(model)
+    start = _start(model, options)
     name = recipe or start.recipe_name(spec)
     chosen = find_recipe(name) if isinstance(name, str) else name
     if chosen.task != spec.name:
@@ -168,7 +168,7 @@ def pretraining(
     Raises RecipeError, DataError and CheckpointError.
     """
     load_plugins()
-    start = _start(model)
+    start = _start(model, options)
     named = find_stages(recipe) if isinstance(recipe, str) else recipe
     named, lost = fit_stages(named if isinstance(named, Stages) else Stages(named.name, (named,)), start)
     chosen = named.override(start.with_vocabulary(options.settings))
@@ -218,19 +218,8 @@ def _changed(stages: Stages, training: Mapping[str, Any]) -> Stages:
     return replace(stages, recipes=tuple(derive(one, training=dict(training)) for one in stages.recipes))
 
 
-def _start(model: Any) -> Start:
-    return Start.of(None if model is None else folder_of(model))
-
-
-def folder_of(model: Any, name: str = "model") -> ModelFolder:
-    """Return the model folder of `model`: a path, a name on the hub, a loaded model or a run.
-
-    `name`: the argument's name.
-    """
-    model = model.model if isinstance(model, Run) else model
-    check_type(name, model, (str, os.PathLike, Model, ModelFolder), MODEL, CheckpointError)
-    opened: Any = load(model) if isinstance(model, str | os.PathLike) else model
-    return opened if isinstance(opened, ModelFolder) else cast(ModelFolder, opened.predictor.folder)
+def _start(model: Any, options: Options) -> Start:
+    return Start.of(None if model is None else open_folder(model, revision=options.revision))
 
 
 def opened_data(data: Data, options: Options) -> tuple[Path, Store | list[Record]]:

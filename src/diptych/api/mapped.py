@@ -10,11 +10,14 @@ import torch
 from torch import Tensor
 
 from diptych.api import results
-from diptych.api.arguments import check_type, texts_of
+from diptych.api.arguments import texts_of
 from diptych.api.images import Readable, batches, is_one, numbered, paired, readable
 from diptych.core import Record
+from diptych.inference.open import HasFolder
+from diptych.inference.predictor import Predictor
+from diptych.runs.folder import ModelFolder
+from diptych.runtime.arguments import check_type
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.serving.predictor import Predictor
 from diptych.tasks import TaskSpec
 from diptych.tasks.interface import require_text
 from diptych.tasks.run import unread
@@ -22,18 +25,21 @@ from diptych.tasks.run import unread
 T = TypeVar("T")
 
 
-class Mapped:
+class Mapped(HasFolder):
     """Base class of `Model`, with the code that the methods of `Model` share."""
 
     def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
+
+    def model_folder(self) -> ModelFolder:
+        return self.predictor.folder
 
     def queries(self, texts: str | Iterable[str]) -> list[str]:
         """Return texts to match with images as a list. Warn of their parts that the model does not read.
 
         Raises ServingError for an empty text.
         """
-        from diptych.serving.search import query_words
+        from diptych.inference.search import query_words
 
         listed = texts_of("texts", texts)
         for text in listed:
@@ -113,8 +119,3 @@ class Mapped:
             "size": tuple(regions.size),
             "image": results.thumbnail(opened) if isinstance(opened, Tensor) else record.image and str(record.image),
         }
-
-
-def detector_folder(detector: Any) -> Any:
-    """Return the folder of a loaded model, whose detector is to be used; any other value as it is."""
-    return detector.predictor.folder.folder if isinstance(detector, Mapped) else detector

@@ -5,30 +5,29 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
 from diptych.api import results
-from diptych.api.arguments import check_features, check_path, check_type, check_whole, path_of, python_errors, texts_of
+from diptych.api.arguments import check_features, check_whole, python_errors, texts_of
 from diptych.api.forms import OneImage, Vectors, per_image, per_text
 from diptych.api.images import batches, is_one, name_of
 from diptych.api.mapped import Mapped
 from diptych.api.results import Answer, Caption, ChosenAnswer, Explained, Found, Hits, Judgement
 from diptych.core import Record
-from diptych.core.folders import packaged
-from diptych.runs.folder import open_model
+from diptych.inference.open import open_folder
+from diptych.inference.predictor import Predictor
+from diptych.runtime.arguments import check_type, path_of
 from diptych.runtime.configs import validated
-from diptych.runtime.devices import choose_device, choose_prediction, torch_unchanged
-from diptych.runtime.errors import CheckpointError, RecipeError, UnsupportedError, counted
-from diptych.runtime.plugins import load_plugins
-from diptych.serving.predictor import Predictor
+from diptych.runtime.devices import torch_unchanged
+from diptych.runtime.errors import RecipeError, UnsupportedError, counted
 from diptych.tasks import CAPTION, NLVR, REFERRING, VCR, VQA, find_task
 from diptych.tasks.caption import explain_caption
 from diptych.tasks.retrieval import can_search, has_towers
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
 
-MODEL = "a model folder, the folder of a run, user/name on the hub, a loaded model, or a Run"
 TOWERS = "tden/small/retrieval"
 SHORTLIST = 10  # for each hit, `rerank` scores this number of images
 
@@ -49,24 +48,9 @@ def load(
 
     Raises CheckpointError if there is no such model.
     """
-    check_path("source", source, "a model folder, the folder of a run, or user/name on the hub", CheckpointError)
-    for name, given in {"device": device, "precision": precision}.items():
-        check_type(name, given, str, "a name such as 'auto'", RecipeError)
     check_features(features)
-    chosen = choose_device(device, "device")
-    load_plugins()
-    path = packaged(path_of(source))
-    if revision is not None and path.exists():
-        raise RecipeError(f"revision: found {revision!r}, but {source} is a folder; leave out the revision")
-    if not path.exists() and not path.is_absolute() and str(source).count("/") == 1:
-        from diptych.serving.hub import fetch
-
-        path = fetch(str(source), revision)
-    if not path.exists():
-        raise CheckpointError(f"no model at {path}; pass a model folder, the folder of a run, or user/name on the hub")
-    model = open_model(path)
-    model.on(chosen, *choose_prediction(precision, chosen, model.architecture.config.width))
-    return Model(Predictor(model, None if features is None else path_of(features)))
+    folder = open_folder(source, "source", revision=revision, device=device, precision=precision)
+    return Model(Predictor(folder, None if features is None else path_of(features)))
 
 
 class Model(Mapped):
@@ -78,8 +62,13 @@ class Model(Mapped):
     gives an iterator. An image that cannot be read raises a DataError with its index.
     """
 
+    @property
+    def examples(self) -> list[Path]:
+        """Images in the model's folder, on which to try it. The packaged `sample` has three."""
+        return sorted(self.predictor.folder.folder.glob("*.png"))
+
     def __repr__(self) -> str:
-        from diptych.serving.model_facts import model_facts, offered_tasks
+        from diptych.inference.model_facts import model_facts, offered_tasks
 
         folder, model = self.predictor.folder, self.predictor.folder.model
         facts = model_facts("", folder, offered_tasks(folder))
@@ -253,7 +242,7 @@ class Model(Mapped):
 
         >>> path, score = model.search("a red kite", ".", top_k=3)[0]
         """
-        from diptych.serving.search import Hit, check_search
+        from diptych.inference.search import Hit, check_search
 
         check_type("query", query, str, "a text", RecipeError)
         check_whole("top_k", top_k, 1)
@@ -309,7 +298,7 @@ class Model(Mapped):
 
         At most the first 30 tokens of a text are used, with a warning. Raises ServingError for an empty text.
         """
-        from diptych.serving.search import query_words
+        from diptych.inference.search import query_words
 
         self._need_towers()
         checked, most = self.queries(texts), query_words(self.predictor)
@@ -326,7 +315,7 @@ class Model(Mapped):
         >>> model.match("photo.png", ["a dog", "a red kite"]).shape
         (1, 2)
         """
-        from diptych.serving.search import pair_scores
+        from diptych.inference.search import pair_scores
 
         self.need_matching()
         images = [images] if is_one(images) else list(images)
@@ -349,8 +338,8 @@ class Model(Mapped):
         instead of uploading; its path is returned. If the recipe contains paths of this machine, a warning lists them.
         Raises RecipeError without a token, CheckpointError for damaged files.
         """
-        from diptych.serving import hub
-        from diptych.serving.card import Publisher, model_card
+        from diptych.inference import hub
+        from diptych.inference.card import Publisher, model_card
 
         check_type("license", license, (str, type(None)), "the name of a licence, such as 'mit'", RecipeError)
         hub.check_repository(repository)

@@ -22,7 +22,7 @@ from diptych.vision.image_files import as_jpeg, read_header
 from diptych.vision.pictures import open_picture
 
 if TYPE_CHECKING:  # not at run time, because the import is slow
-    from diptych.serving.search import Hit
+    from diptych.inference.search import Hit
 
 Corners = tuple[int, int, int, int]  # a box (x1, y1, x2, y2) in pixels, as for Pillow's `Image.crop`
 # An image is drawn with sides of at most 320 pixels and with at most 8 boxes. A repr has at most 200 characters.

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from diptych.api.arguments import path_of
 from diptych.api.images import readable
 from diptych.core import Question, Record
 from diptych.data.formats.format import Wanted, usual_split, with_usual_splits
 from diptych.data.formats.parsing import answer_kind, combined
 from diptych.data.formats.values import listed_texts
+from diptych.runtime.arguments import path_of
 from diptych.runtime.errors import DataError, counted
 from diptych.runtime.files import write_atomically
 from diptych.runtime.outputs import folder_in_cache

@@ -7,10 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diptych.api.arguments import check_path, path_of
 from diptych.api.model import Model, load
-from diptych.runs.folder import model_in
+from diptych.inference.open import HasFolder
+from diptych.runs.folder import ModelFolder, model_in
 from diptych.runs.plots import charts, find_runs, svg_of
+from diptych.runtime.arguments import check_path, path_of
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.systems.recipe import FILE, Recipe
 from diptych.training.log import METRICS, flat_numbers, read_lines
@@ -52,7 +53,7 @@ class Plot(str):
         return f"<diptych.Plot: SVG of {len(self):,} characters; .save(path) writes it>"
 
 
-class Run:
+class Run(HasFolder):
     """The folder of a training run: its recipe, logged steps, learning curves and trained model.
 
     `folder` is the path. `folder / "model"` is a complete model folder, which can be copied.
@@ -90,6 +91,9 @@ class Run:
     def model(self) -> Model:
         """The trained model, opened. Raises CheckpointError if the run has not finished."""
         return load(self.folder)
+
+    def model_folder(self) -> ModelFolder:
+        return self.model.predictor.folder
 
     def __repr__(self) -> str:
         ended = model_in(self.folder) is not None

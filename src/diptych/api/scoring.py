@@ -10,15 +10,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from diptych.api.arguments import check_features, check_type, path_of, python_errors
-from diptych.api.job import AnyPath, Data, Options, check_words, folder_of, opened_data
+from diptych.api.arguments import check_features, python_errors
+from diptych.api.job import AnyPath, Data, Options, check_words, opened_data
 from diptych.core.shares import FEWEST
 from diptych.data.extract.own_data import store_of
 from diptych.data.leakage import leakage
 from diptych.data.store.store import Store, check_split, splits_in
+from diptych.inference.open import open_folder
 from diptych.runs.evaluation.evaluate import check_scored, score_model
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import predict
+from diptych.runtime.arguments import check_type, path_of
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.plugins import load_plugins
@@ -50,7 +52,7 @@ def evaluate(
     """
     check_features(features)
     _check_task(task)
-    folder = folder_of(model)
+    folder = open_folder(model)
     spec = check_scored(folder, task, without_images=without_images)[0]
     with scored_store(data, folder, Options(features=features, skip_bad=skip_bad), split, spec) as store:
         return score_model(folder, store, split, task=task, console=make_console(), without_images=without_images)[1]
@@ -73,7 +75,7 @@ def compare(
 def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | None, skip_bad: bool) -> Score:
     """Do the same as `compare`, with errors that name command-line options."""
     _check_task(task)
-    folders = [folder_of(first, "first"), folder_of(second, "second")]
+    folders = [open_folder(first, "first"), open_folder(second, "second")]
     names = [folder.task(task).name for folder in folders]
     spec = find_task(names[0])
     if names[0] != names[1] or spec.scoring.gain is None:

@@ -11,10 +11,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diptych.api.arguments import at_home, check_training, check_type, python_errors
+from diptych.api.arguments import check_training, python_errors
 from diptych.api.job import AnyPath, Data, Options, finetuning, pretraining
-from diptych.api.mapped import Mapped, detector_folder
+from diptych.api.mapped import Mapped
 from diptych.api.run import Run
+from diptych.inference.open import folder_or
+from diptych.runtime.arguments import at_home, check_type
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.plugins import load_plugins
@@ -71,7 +73,7 @@ def finetune(
             f"from random weights (`diptych recipes {task}` lists them)"
         )
     check_type("without_images", without_images, bool, "True or False", RecipeError)
-    given = {**locals(), "detector": detector_folder(detector)}
+    given = {**locals(), "detector": folder_or(detector)}
     check_training(given)
     changed = _assignments(settings, steps, batch_size, lr, patience, seed) + ["data.images=false"] * without_images
     options = _options(out, epochs, changed, given["detector"], features)
@@ -92,7 +94,7 @@ def pretrain(
     set then gets the name of the data set. In a recipe with several stages, `steps` and `epochs` apply to each stage.
     """
     check_type("recipe", recipe, (str, Recipe, Stages), "the name of a recipe, a Recipe or Stages", RecipeError)
-    given = {**locals(), "detector": detector_folder(detector)}
+    given = {**locals(), "detector": folder_or(detector)}
     check_training(given)
     changed = _assignments(settings, steps, batch_size, lr, patience, seed)
     return pretraining(data, recipe, model, _options(out, epochs, changed, given["detector"], features)).run(on_log)

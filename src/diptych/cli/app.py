@@ -204,13 +204,6 @@ def _terminated(number: int, _: object) -> None:
     raise Terminated
 
 
-def open_folder(model: str, device: str = "auto", precision: str = "auto", revision: str | None = None) -> Any:
-    """Open a model (folder, run, or name on the hub) and return its `ModelFolder`."""
-    from diptych.api.model import load
-
-    return load(model, device=device, precision=precision, revision=revision).predictor.folder
-
-
 def console(stderr: bool = True) -> Console:
     """Return a rich console that prints to standard error, or to standard output."""
     from diptych.runtime.terminal import make_console

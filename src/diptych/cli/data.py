@@ -23,7 +23,6 @@ from diptych.cli.app import (
     Verbs,
     console,
     hold,
-    open_folder,
 )
 from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import RecipeError, counted
@@ -88,6 +87,7 @@ def check(
     from diptych.data.check import check as check_records
     from diptych.data.extract.own_data import read_records
     from diptych.data.store.store import INDEX, Store
+    from diptych.inference.open import open_folder
     from diptych.runs.folder import damaged_files, model_in
     from diptych.tasks import TASKS
 

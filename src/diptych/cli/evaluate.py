@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from typer import Argument, Option
 
-from diptych.cli.app import AsJson, Features, Model, SkipBad, SplitSeed, console, hold, open_folder
+from diptych.cli.app import AsJson, Features, Model, SkipBad, SplitSeed, console, hold
 from diptych.cli.groups import ComputingOptions, WritingOptions, grouped
 from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import RecipeError
@@ -50,6 +50,7 @@ class ScoredOptions:
         """
         from diptych.api.job import Options
         from diptych.api.scoring import scored_store
+        from diptych.inference.open import open_folder
 
         model: ModelFolder = open_folder(self.model, **vars(computing))
         spec = check(model)
@@ -164,7 +165,9 @@ def rank(
 
     of, by = retrieval, None
     if of.shortlist_by is not None:
-        by = open_folder(of.shortlist_by, computing.device, computing.precision)
+        from diptych.inference.open import open_folder
+
+        by = open_folder(of.shortlist_by, device=computing.device, precision=computing.precision)
     extent = Extent(of.queries, of.shortlist, by=by, folds=of.folds, asks=DIRECTIONS[of.direction])
     chosen = extent if extent != Extent() else None
 
@@ -194,6 +197,8 @@ def compare(
     if len(given) > 2:
         raise RecipeError(f"found --revision {len(given)} times, expected one for both models, or two (A, then B)")
     pairs = (first, given[0]), (second, given[-1])
+    from diptych.inference.open import open_folder
+
     one, other = (open_folder(name, revision=None if Path(name).exists() else of) for name, of in pairs)
     gain = paired_gain(one, other, data, split, task, skip_bad)
     if as_json:

@@ -37,7 +37,7 @@ class ShownFolder:
         """Draw a prediction and return the path of the PNG; None without a folder."""
         if self.folder is None:
             return None
-        from diptych.serving.drawing import draw
+        from diptych.inference.drawing import draw
         from diptych.vision.pictures import open_picture
 
         assert prediction.record.image is not None

@@ -27,7 +27,7 @@ from diptych.runtime.outputs import refuse_inputs
 from diptych.runtime.terminal import printable
 
 if TYPE_CHECKING:
-    from diptych.serving import Predictor
+    from diptych.inference import Predictor
     from diptych.tasks import TaskSpec
     from diptych.tasks.interface import Form, TaskAnswer, TaskInterface, TaskRequest
 
@@ -225,7 +225,7 @@ def _from_server(
     """
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from diptych.serving.client import Client
+    from diptych.inference.client import Client
 
     client = Client(url)
     with ThreadPoolExecutor(IN_FLIGHT) as threads:
@@ -262,8 +262,8 @@ def _has_box(interface: TaskInterface) -> bool:
 
 def _draw_box(answer: Any, title: str, folder: ShownFolder) -> TaskAnswer:
     """Draw the box of an answer on the image, and return the answer with the name of the file."""
+    from diptych.inference.drawing import draw_box
     from diptych.runtime.configs import derive
-    from diptych.serving.drawing import draw_box
     from diptych.vision.pictures import open_picture
 
     picture = open_picture(Path(answer.picture))

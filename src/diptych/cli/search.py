@@ -55,7 +55,7 @@ def search(
     if out is not None and out.resolve().is_relative_to(images.resolve()):
         raise RecipeError(f"--out {out} is in --images {images}, so the next search would rank it; choose a new place")
     from diptych.api.model import load
-    from diptych.serving.contact_sheet import write_sheet
+    from diptych.inference.contact_sheet import write_sheet
     from diptych.tasks.retrieval import SearchHit
 
     own = {"device": computing.device, "precision": computing.precision}
@@ -82,8 +82,8 @@ def search(
 
 def _ask(server: str, given: dict[str, Any], as_json: bool) -> None:
     """Search the images of a service, and print the URLs of small copies of the best images."""
+    from diptych.inference.client import Client
     from diptych.runtime.configs import derive, validated
-    from diptych.serving.client import Client
     from diptych.tasks.retrieval import RETRIEVAL, SearchRequest
 
     client, named = Client(server), partial(option_of, RETRIEVAL.required_interface)

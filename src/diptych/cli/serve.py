@@ -17,7 +17,7 @@ from diptych.runtime.files import text_of
 from diptych.runtime.memory import share_one_arena
 
 if TYPE_CHECKING:
-    from diptych.serving import Predictor
+    from diptych.inference import Predictor
     from diptych.serving.service.service import Service
 
 TOKEN = "DIPTYCH_TOKEN"

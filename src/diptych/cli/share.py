@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from diptych.cli.app import Revision, hold, open_folder
+from diptych.cli.app import Revision, hold
 from diptych.cli.outputs import OutFolder
 
 Format = Literal["torch", "onnx"]
@@ -31,13 +31,15 @@ def push(
 
     if out is not None and not dry_run:
         raise RecipeError("--out needs --dry-run; pass both, or neither")
-    from diptych.serving import hub
-    from diptych.serving.card import Publisher, model_card
+    from diptych.inference import hub
+    from diptych.inference.card import Publisher, model_card
 
     hub.check_repository(repository)
     target = out or Path(repository.partition("/")[2])
     if dry_run:
         hold(target, "card", temporary=False)
+    from diptych.inference.open import open_folder
+
     folder = open_folder(model, revision=revision)
     card = model_card(folder, repository, Publisher(license, data, data_license, tuple(scores or ())))
     for line in hub.private_paths(folder):
@@ -60,6 +62,8 @@ def export(
     from diptych.serving.export.write import export
 
     hold(out, "programs", temporary=False)
+    from diptych.inference.open import open_folder
+
     made = export(open_folder(model, revision=revision), out, form, lambda line: print(line, file=sys.stderr))
     print(
         f"{out}: {', '.join(made)}; try it: python {out / 'run.py'} PICTURE" + (" QUESTION" if "answer" in made else "")

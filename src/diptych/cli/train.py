@@ -20,7 +20,6 @@ from diptych.cli.app import (
     SkipBad,
     SplitSeed,
     hold,
-    open_folder,
 )
 from diptych.cli.groups import ComputingOptions, WritingOptions, grouped, options_named
 from diptych.cli.outputs import OutFolder
@@ -71,13 +70,8 @@ class TrainingOptions:
         """Return the run's changes to its recipe, and the origin of its regions."""
         from diptych.api.job import Options
 
-        return Options(out, self.epochs, settings, self.detector, self.features, self.split_seed, self.skip_bad)
-
-    def started(self, model: str | None) -> Any:
-        """Return the model to start from: opened if --revision is given, else its name."""
-        from diptych.api.model import load
-
-        return model if model is None or self.revision is None else load(model, revision=self.revision)
+        own = (self.detector, self.features, self.split_seed, self.skip_bad, self.revision)
+        return Options(out, self.epochs, settings, *own)
 
     def report(self, run: Run) -> None:
         """Print the path of the model folder. With --json, print it as JSON with the last logged step."""
@@ -103,7 +97,7 @@ def pretrain(
     from diptych.data.extract.own_data import named_data
 
     hold(out, "run")
-    given.report(pretraining(named_data(data), recipe, given.started(model), given.options(out, settings)).run())
+    given.report(pretraining(named_data(data), recipe, model, given.options(out, settings)).run())
 
 
 @grouped
@@ -126,7 +120,7 @@ def finetune(
     settings = given.assignments(data__images=None if not without_images else False)
     from diptych.api.job import finetuning
 
-    job = finetuning(task, data, given.started(model), recipe, given.options(out, settings))
+    job = finetuning(task, data, model, recipe, given.options(out, settings))
     hold(out, "run")
     given.report(job.run())
 
@@ -146,6 +140,7 @@ def augment(
 ) -> None:
     """Add generated captions to a training set: sampled (top_p 0.9 by default), or with --beams the most probable."""
     from diptych.data.store.store import Store
+    from diptych.inference.open import open_folder
     from diptych.models.decoding.chosen import chosen_decoding
     from diptych.runs.evaluation.augment import SPARE
     from diptych.runs.evaluation.augment import augment as write_captions

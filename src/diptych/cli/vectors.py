@@ -99,7 +99,7 @@ def _named(model: str | None, server: str | None, verb: str) -> str:
     the service answers.
     """
     if server is not None:
-        from diptych.serving.client import Client
+        from diptych.inference.client import Client
 
         there = ", ".join(Client(server).verbs()) or "none"
         raise UnsupportedError(f"{server} cannot {verb} (its verbs: {there}); pass --model instead of --server")

@@ -4,9 +4,13 @@ from pathlib import Path
 
 # Names of subfolders: the detector's in a store or a model folder, and the model's in a run folder.
 DETECTOR, INNER = "detector", "model"
-SAMPLE = Path(__file__).parents[1] / "runs" / "sample"  # folder of the sample model (see experiments/sample.py)
+PACKAGED = Path(__file__).parents[1] / "inference" / "packaged"  # folder of the models that come with Diptych
 
 
 def packaged(path: Path) -> Path:
-    """Return the sample model's folder if `path` is "sample" and no such path exists. Otherwise return `path`."""
-    return SAMPLE if path == Path("sample") and not path.exists() else path
+    """Return the folder of a packaged model if `path` is its name, such as `sample`, and no such path exists.
+
+    Otherwise return `path`.
+    """
+    own = PACKAGED / path.name
+    return own if path == Path(path.name) and not path.exists() and own.is_dir() else path

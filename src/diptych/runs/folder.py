@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, fiel
 from safetensors import SafetensorError
 
 from diptych.core import FeatureContract, Task
-from diptych.core.folders import DETECTOR, INNER, packaged
+from diptych.core.folders import DETECTOR, INNER, PACKAGED, packaged
 from diptych.data.leakage import SeenImages
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.data.store.tokens import Tokens
@@ -108,8 +108,8 @@ class ModelFolder:
 
     @property
     def name(self) -> str:
-        """The value of --model that opens this model: its folder, or `sample` for the model that comes with Diptych."""
-        return "sample" if self.folder == packaged(Path("sample")) else str(self.folder)
+        """The value of --model that opens this model: its folder, or its name if it comes with Diptych (`sample`)."""
+        return self.folder.name if self.folder.parent == PACKAGED else str(self.folder)
 
     def on(self, device: torch.device, precision: Precision, fewest: int = 1) -> ModelFolder:
         """Set device and precision of predictions. Batches of fewer than `fewest` samples run in fp32."""

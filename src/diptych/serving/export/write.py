@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from diptych.core import Writer
 from diptych.data.store.tokens import FILE as TOKENS
+from diptych.inference.model_facts import offered_tasks
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.devices import choose_precision
 from diptych.runtime.errors import DataError, ServingError
@@ -32,7 +33,6 @@ from diptych.serving.export.programs import (
     check_exportable,
     example_regions,
 )
-from diptych.serving.model_facts import offered_tasks
 from diptych.systems import SYSTEMS
 from diptych.tasks import interfaces
 from diptych.tasks.answers import UNKNOWN

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from diptych.core import Record
+from diptych.inference.predictor import AnyPicture, Predictor
 from diptych.runtime.errors import DataError, DiptychError, GalleryError
-from diptych.serving.predictor import AnyPicture, Predictor
 from diptych.serving.service.pictures import PictureGallery
 from diptych.serving.service.problems import INTERNAL, RequestRefused
 from diptych.serving.service.worker import Job, refuse

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import HTMLResponse, Response
 
-from diptych.serving.model_facts import ModelFacts
+from diptych.inference.model_facts import ModelFacts
 from diptych.serving.service.pictures import EXAMPLES
 from diptych.serving.service.problems import RequestRefused
 from diptych.serving.service.service import Service

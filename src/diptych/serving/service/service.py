@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import torch
 from fastapi import Request
 
+from diptych.inference.model_facts import ModelFacts, is_drawn_world, model_facts, offered_tasks
+from diptych.inference.predictor import Predictor
 from diptych.runtime.errors import DiptychError, GalleryError, ServingError
-from diptych.serving.model_facts import ModelFacts, is_drawn_world, model_facts, offered_tasks
-from diptych.serving.predictor import Predictor
 from diptych.serving.service.batches import KEPT, RequestBatches, explain_error
 from diptych.serving.service.limits import Limits
 from diptych.serving.service.measures import Measures

@@ -7,10 +7,10 @@ from typing import Any
 from jinja2 import Environment
 from PIL import Image, ImageDraw, ImageFont
 
+from diptych.inference.search import Hit, Searched
 from diptych.runs.reports.html import picture_uri
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import write_atomically
-from diptych.serving.search import Hit, Searched
 from diptych.vision.image_files import write_png
 from diptych.vision.pictures import open_picture
 

@@ -5,8 +5,8 @@ Both identify an image by the SHA-256 of its file, and store the vectors of only
 
 from pathlib import Path
 
+from diptych.inference.galleries.vectors import VectorStore
 from diptych.runtime.errors import RecipeError
-from diptych.serving.galleries.vectors import VectorStore
 
 
 def open_vectors(address: str | None, folder: Path, model: str) -> VectorStore:
@@ -16,7 +16,7 @@ def open_vectors(address: str | None, folder: Path, model: str) -> VectorStore:
     postgresql://.
     """
     if address is None:
-        from diptych.serving.galleries.files import FileVectors
+        from diptych.inference.galleries.files import FileVectors
 
         return FileVectors(folder, model)
     if not address.startswith(("postgresql://", "postgres://")):
@@ -24,6 +24,6 @@ def open_vectors(address: str | None, folder: Path, model: str) -> VectorStore:
             f"--gallery: found {address.partition('//')[0][:20]!r}, expected postgresql://USER@HOST/DATABASE (its "
             "password in PGPASSWORD); without --gallery, vectors are kept in files of the cache"
         )
-    from diptych.serving.galleries.postgres import PostgresVectors
+    from diptych.inference.galleries.postgres import PostgresVectors
 
     return PostgresVectors(address, model)

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from diptych.core import Record
 from diptych.data.extract.extract import extract
 from diptych.data.store.store import FAILURES, INDEX, Store
+from diptych.inference.galleries import open_vectors
+from diptych.inference.galleries.contents import read_contents
+from diptych.inference.galleries.vectors import VectorStore
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import shown_to
 from diptych.runtime.errors import DataError, ServingError
 from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.outputs import claim, folder_in_cache
-from diptych.serving.galleries import open_vectors
-from diptych.serving.galleries.contents import read_contents
-from diptych.serving.galleries.vectors import VectorStore
 from diptych.systems import SYSTEMS
 from diptych.tasks.gallery import GalleryCaption, RetrievalGallery, open_table
 from diptych.tasks.matching import Retrieval, can_match, everything

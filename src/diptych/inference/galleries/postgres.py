@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diptych.inference.galleries.vectors import Vectors
 from diptych.runtime.errors import GalleryError, RecipeError
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.terminal import printable
-from diptych.serving.galleries.vectors import Vectors
 
 CANDIDATES = 200  # number of candidates of a search in the index (recall: docs/results)
 PATIENCE = 10  # seconds after which an attempt to connect fails

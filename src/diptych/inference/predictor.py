@@ -27,7 +27,7 @@ from diptych.vision.detectors.load import load_detector
 from diptych.vision.pictures import open_picture
 
 if TYPE_CHECKING:
-    from diptych.serving.search import Progress, ScannedFolder, Searched
+    from diptych.inference.search import Progress, ScannedFolder, Searched
 
 # An image as a path, as an RGB uint8 tensor (3, H, W), or as a record, which may have regions.
 AnyPicture = str | Path | UInt8[Tensor, "3 H W"] | Record
@@ -158,7 +158,7 @@ class Predictor:
 
         Raises ServingError if the model cannot match images and texts, and DataError if no image can be read.
         """
-        from diptych.serving.search import search
+        from diptych.inference.search import search
 
         return search(self, query, Path(pictures), cache, progress, shortlist, by, gallery, most, keep)
 

@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
+from diptych.inference.hub import CARD
 from diptych.runs.folder import VALIDATED, ModelFolder
 from diptych.runtime.devices import Precision
 from diptych.runtime.errors import counted
 from diptych.runtime.files import text_of
-from diptych.serving.hub import CARD
 from diptych.tasks import tasks_by_verb
 from diptych.tasks.interface import Message
 from diptych.vision.detectors.load import is_drawn

@@ -21,8 +21,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from torch import Tensor
 
+from diptych.inference.galleries.vectors import Vectors
 from diptych.runtime.files import bytes_of, write_atomically
-from diptych.serving.galleries.vectors import Vectors
 
 FOLDER = "vectors"
 CONTENTS, VECTORS, CHECK = "contents", "vectors", "check"  # tensors: SHA-256 (N, 32); vectors (N, S); CRC-32 of both

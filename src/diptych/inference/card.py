@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from diptych.inference.model_facts import is_drawn_world, model_facts, offered_tasks
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.configs import first_problem
 from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.terminal import printable
-from diptych.serving.model_facts import is_drawn_world, model_facts, offered_tasks
 from diptych.systems import SYSTEMS
 from diptych.tasks import find_task, interfaces, tasks_by_verb
 from diptych.tasks.answers import OF_VQA
