@@ -3,9 +3,10 @@
 import importlib
 import pkgutil
 
-import diptych
+from diptych.runtime.packages import OWN
 
-names = [module.name for module in pkgutil.walk_packages(diptych.__path__, "diptych.")]
+parts = {name: importlib.import_module(name).__path__ for name in OWN}
+names = [one.name for name, path in parts.items() for one in pkgutil.walk_packages(path, f"{name}.")]
 names = [name for name in names if not name.endswith(".__main__")]
 for name in names:
     importlib.import_module(name)

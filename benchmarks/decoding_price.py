@@ -29,14 +29,14 @@ from benchmarks.machine import save_result
 from benchmarks.serve import spent
 from diptych.core import Record
 from diptych.data.extract.extract import extract
-from diptych.mining.judge.decode import measure
-from diptych.mining.settings import MiningSettings
-from diptych.runs.demo.detector import storybook_shape
-from diptych.storybook.book import Storybook
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import SmallDetector
-from diptych.storybook.render import render
 from diptych.vision.image_files import count_frames, open_pixels, read_pixels
+from diptych_mine.judge.decode import measure
+from diptych_mine.settings import MiningSettings
+from diptych_world.book import Storybook
+from diptych_world.demo.detector import storybook_shape
+from diptych_world.detector.detector import StorybookDetector
+from diptych_world.detector.network import SmallDetector
+from diptych_world.render import render
 
 PICTURES, ROUNDS = 40, 5
 HERE = SimpleNamespace(
@@ -68,7 +68,7 @@ def main() -> None:
             "extract": compared(
                 extracted, PICTURES, partial(_decoding, "diptych.data.extract.extract.shared_decoders")
             ),
-            "mine": compared(mined, PICTURES, partial(_decoding, "diptych.mining.judge.decode.shared_decoders")),
+            "mine": compared(mined, PICTURES, partial(_decoding, "diptych_mine.judge.decode.shared_decoders")),
         }
     command = "uv run --group dev python -m benchmarks.decoding_price"
     print(save_result("decoding_price", command, {"pictures": PICTURES} | figures).read_text())

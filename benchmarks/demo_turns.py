@@ -36,7 +36,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from rich.console import Console
 try:
-    import diptych.runs.demo.demo as demo
+    import diptych_world.demo.demo as demo
 except ImportError:
     import diptych.recipes.demo as demo
 

@@ -18,13 +18,13 @@ import torch
 
 from benchmarks.detection_scores import detection_scores
 from benchmarks.machine import save_result
-from diptych.runs.demo.detector import DetectorRecipe, SceneBatches, drawn, storybook_shape, train_detector, truth
-from diptych.storybook.detector.network import SmallDetector
-from diptych.storybook.detector.training import Detection
-from diptych.storybook.layout import scene
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.selection import Selection
+from diptych_world.demo.detector import DetectorRecipe, SceneBatches, drawn, storybook_shape, train_detector, truth
+from diptych_world.detector.network import SmallDetector
+from diptych_world.detector.training import Detection
+from diptych_world.layout import scene
 
 TEST = 500
 EVERY = Selection(most=100, score=0.01, overlap=0.6)  # keeps low scores, because mAP ranks all detections

@@ -37,10 +37,10 @@ from diptych.inference.model_facts import offered_tasks
 from diptych.models.decoding import decode
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import predicting
-from diptych.serving.export.write import Format, export
 from diptych.tasks.caption import Captioning
 from diptych.tasks.vqa import VQA, AskRequest
 from diptych.vision.image_files import find_pictures
+from diptych_serve.export.write import Format, export
 
 PICTURES = 100
 QUESTION = "what colour is the dog?"

@@ -30,13 +30,13 @@ from benchmarks.machine import save_result
 from benchmarks.serve import spent
 from diptych.core import Record
 from diptych.data.extract.extract import extract
-from diptych.runs.demo.detector import storybook_shape
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import SmallDetector
-from diptych.storybook.layout import scene
-from diptych.storybook.render import render
 from diptych.vision.image_files import open_pixels
 from diptych.vision.pictures import open_picture
+from diptych_world.demo.detector import storybook_shape
+from diptych_world.detector.detector import StorybookDetector
+from diptych_world.detector.network import SmallDetector
+from diptych_world.layout import scene
+from diptych_world.render import render
 
 PICTURES, ROUNDS, BATCH = 200, 5, 16
 Parts: TypeAlias = dict[str, Callable[[], object]]

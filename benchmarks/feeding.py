@@ -24,19 +24,19 @@ from rich.console import Console
 from benchmarks.machine import save_result
 from diptych.core import FeatureContract, Record, Regions
 from diptych.data.store.store import Store, StoreWriter
-from diptych.runs.demo.demo import DemoConfig, pretraining_recipe
-from diptych.runs.demo.detector import storybook_shape
 from diptych.runs.learner import Learner
 from diptych.runs.run import learner_of
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Nothing
 from diptych.runtime.devices import autocast
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.training import train
 from diptych.training.auto import chosen_precision
 from diptych.training.config import TrainingConfig
 from diptych.training.optimizer import build_optimizer
+from diptych_world.book import record
+from diptych_world.demo.demo import DemoConfig, pretraining_recipe
+from diptych_world.demo.detector import storybook_shape
+from diptych_world.layout import scene
 
 SCENES, STEPS, ROUNDS = 1500, 20, 5
 CPU = torch.device("cpu")

@@ -23,10 +23,10 @@ from benchmarks.machine import save_result
 from diptych.core import FeatureContract, Record, Regions
 from diptych.data.leakage import Fingerprints, SeenImages, prints_of
 from diptych.data.store.store import Store, StoreWriter
-from diptych.storybook.layout import scene
-from diptych.storybook.render import render
 from diptych.vision.fingerprints import image_fingerprint
 from diptych.vision.image_files import open_pixels
+from diptych_world.layout import scene
+from diptych_world.render import render
 
 SIZES = ((160, 160), (640, 480), (1920, 1080))
 ROUNDS, RECORDS, SEEN, TESTED = 20, 20_000, 100_000, 5_000

@@ -33,16 +33,16 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.machine import RESULTS, save_result
-from diptych.mining.fetch.fetching import Fetcher, WantedAddress
-from diptych.mining.judge.decode import measure
-from diptych.mining.keep.keep import KEPT, Pairs, choose
-from diptych.mining.pages import warc
-from diptych.mining.pages.pages import TOGETHER, Page, read_page, settle
-from diptych.mining.pages.texts import Vocabularies, english
-from diptych.mining.settings import Fetch, MiningSettings
-from diptych.storybook import web
-from diptych.storybook.web.plan import WORDS
-from diptych.storybook.web.serve import Server
+from diptych_mine.fetch.fetching import Fetcher, WantedAddress
+from diptych_mine.judge.decode import measure
+from diptych_mine.keep.keep import KEPT, Pairs, choose
+from diptych_mine.pages import warc
+from diptych_mine.pages.pages import TOGETHER, Page, read_page, settle
+from diptych_mine.pages.texts import Vocabularies, english
+from diptych_mine.settings import Fetch, MiningSettings
+from diptych_world import web
+from diptych_world.web.plan import WORDS
+from diptych_world.web.serve import Server
 
 
 def cpu(job: Callable[[], Any], rounds: int) -> float:
@@ -187,8 +187,8 @@ import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
-from diptych.mining.run import Mine
-from diptych.mining.settings import MiningSettings
+from diptych_mine.run import Mine
+from diptych_mine.settings import MiningSettings
 from diptych.runtime.processes import peak_memory
 workers, out, *given = sys.argv[1:]
 if __name__ == "__main__":

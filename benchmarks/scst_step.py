@@ -26,13 +26,13 @@ from diptych.core import Batch, collate
 from diptych.data.store.tokens import Tokens
 from diptych.models.decoding import DecodingOptions
 from diptych.objectives import SelfCritical
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
 from diptych.tasks.caption import Captioning
 from diptych.tasks.rewards import FREQUENCIES, CorpusCider
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 
 PICTURES, BATCH, SAMPLES, WORDS = 1000, 64, 5, 20
 

@@ -15,9 +15,9 @@ from typing import Any
 from PIL import Image
 
 from benchmarks.machine import save_result
-from diptych.storybook.book import Storybook, record
-from diptych.storybook.render import render
-from diptych.storybook.world import Scene
+from diptych_world.book import Storybook, record
+from diptych_world.render import render
+from diptych_world.world import Scene
 
 WARM_UP, ROUND, ROUNDS = 4000, 1000, 5
 

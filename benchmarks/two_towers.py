@@ -23,10 +23,10 @@ from torch.nn import functional as F
 from benchmarks.machine import save_result
 from benchmarks.steps import seconds
 from diptych.data.store.tokens import Tokens
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.systems.tden.model import Tden, TdenConfig, TdenResolvedConfig
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
+from diptych_world.book import record
+from diptych_world.layout import scene
 
 PICTURES, TOGETHER = 30_000, 64
 

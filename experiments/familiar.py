@@ -22,10 +22,10 @@ from benchmarks.machine import Figure
 from diptych.api.model import load
 from diptych.inference import Predictor
 from diptych.runs.familiarity import QUANTILE
-from diptych.storybook.layout import scene
-from diptych.storybook.render import render
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.pictures import open_picture
+from diptych_world.layout import scene
+from diptych_world.render import render
 from experiments.figures import save
 
 SCENES, OTHERS, SEED = 600, 200, 977

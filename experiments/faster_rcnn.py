@@ -24,16 +24,16 @@ from benchmarks.detection_scores import detection_scores
 from diptych.data.extract.own_data import extract_regions
 from diptych.data.formats.table import read
 from diptych.data.store.store import Store, iterate
-from diptych.runs.demo.detector import drawn, truth
 from diptych.runs.predict import predict
 from diptych.runs.run import run
-from diptych.storybook.files import write as write_world
-from diptych.storybook.layout import scene
 from diptych.systems import find_recipe
 from diptych.tasks import CAPTION
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.selection import Selection
+from diptych_world.demo.detector import drawn, truth
+from diptych_world.files import write as write_world
+from diptych_world.layout import scene
 from experiments.figures import save
 from experiments.thorough import baselines_of
 

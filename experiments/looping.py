@@ -33,9 +33,9 @@ from diptych.runs.predict import predict
 from diptych.runs.run import run
 from diptych.runtime.configs import derive
 from diptych.runtime.files import write_atomically
-from diptych.storybook.kinds import names_of_kinds
 from diptych.systems import find_recipe
 from diptych.tasks.caption import score_captions
+from diptych_world.kinds import names_of_kinds
 from experiments.figures import save
 from experiments.hallucination import mentions, repeated_ngrams
 from experiments.hard_world import STORE, HardWorld, goes_round

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from diptych.data.store.store import Store
-from diptych.runs.demo.comparison import Cell, train_cell
-from diptych.runs.demo.demo import PRETRAINED, RATES, DemoConfig, arm_settings, pretrain_in_ranks, pretraining_recipe
+from diptych_world.demo.comparison import Cell, train_cell
+from diptych_world.demo.demo import PRETRAINED, RATES, DemoConfig, arm_settings, pretrain_in_ranks, pretraining_recipe
 from experiments.figures import save
 
 LABELS, SEEDS = 100, (100, 101)

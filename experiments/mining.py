@@ -43,13 +43,6 @@ from diptych.data.store.tokens import FILE as TOKENS
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
 from diptych.metrics.retrieval import RECALLS
-from diptych.mining import funnel
-from diptych.mining.layout import RunLayout
-from diptych.mining.rules import RULES, TEXT_RULES
-from diptych.mining.run import Mine
-from diptych.mining.scorer import held_out_hashes, load_scorer, scorer_version, train_scorer
-from diptych.mining.settings import MiningSettings, changed
-from diptych.mining.tables import lines_of
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.evaluation.retrieve import Extent
 from diptych.runs.folder import CONFIG, ModelFolder, open_model
@@ -57,11 +50,18 @@ from diptych.runs.run import run
 from diptych.runs.start import fit_to
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import write_atomically
-from diptych.storybook import web
-from diptych.storybook.files import write as write_world
 from diptych.systems import find_recipe
 from diptych.tasks.matching import AT
 from diptych.vision.detectors.open import open_detector
+from diptych_mine import funnel
+from diptych_mine.layout import RunLayout
+from diptych_mine.rules import RULES, TEXT_RULES
+from diptych_mine.run import Mine
+from diptych_mine.scorer import held_out_hashes, load_scorer, scorer_version, train_scorer
+from diptych_mine.settings import MiningSettings, changed
+from diptych_mine.tables import lines_of
+from diptych_world import web
+from diptych_world.files import write as write_world
 from experiments.claiming import claim
 from experiments.figures import of_interval, save
 

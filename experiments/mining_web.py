@@ -19,26 +19,26 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from diptych.mining import funnel
-from diptych.mining.judge import features
-from diptych.mining.judge.decode import measure
-from diptych.mining.judge.judges import load_judge
-from diptych.mining.judge.logistic import Logistic, auc, auc_interval
-from diptych.mining.judge.picture_judge import train_judge
-from diptych.mining.judge.scoring import Pair
-from diptych.mining.judge.statistics import small
-from diptych.mining.layout import RunLayout
-from diptych.mining.run import Mine
-from diptych.mining.scorer import MEASURED, Reader
-from diptych.mining.settings import MiningSettings
 from diptych.runs.folder import open_model
-from diptych.storybook.book import Storybook
-from diptych.storybook.render import render
-from diptych.storybook.web import plan
-from diptych.storybook.web.pictures import UNNATURAL, file_of, unnatural
-from diptych.storybook.web.plan import true_caption
 from diptych.vision.detectors.open import open_detector
 from diptych.vision.pictures import to_picture
+from diptych_mine import funnel
+from diptych_mine.judge import features
+from diptych_mine.judge.decode import measure
+from diptych_mine.judge.judges import load_judge
+from diptych_mine.judge.logistic import Logistic, auc, auc_interval
+from diptych_mine.judge.picture_judge import train_judge
+from diptych_mine.judge.scoring import Pair
+from diptych_mine.judge.statistics import small
+from diptych_mine.layout import RunLayout
+from diptych_mine.run import Mine
+from diptych_mine.scorer import MEASURED, Reader
+from diptych_mine.settings import MiningSettings
+from diptych_world.book import Storybook
+from diptych_world.render import render
+from diptych_world.web import plan
+from diptych_world.web.pictures import UNNATURAL, file_of, unnatural
+from diptych_world.web.plan import true_caption
 from experiments.figures import save
 
 Truth = dict[tuple[str, str | None], dict[str, Any]]
@@ -127,7 +127,7 @@ def copies(seed: int, pages: int) -> dict[str, float]:
     and the number of pairs of different scenes that are as near."""
     cases = [plan(seed, number) for number in range(pages)]
     hashes: dict[int, list[int]] = {}
-    from diptych.storybook.web.pictures import original_of
+    from diptych_world.web.pictures import original_of
 
     for case in cases:
         if case.page == "page" and case.picture in ("scene", "resized", "copy"):

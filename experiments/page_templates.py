@@ -14,9 +14,9 @@ import json
 from random import Random
 from typing import Any
 
-from diptych.mining.pages.pages import read_page, settle
-from diptych.mining.pages.texts import Vocabularies
-from diptych.mining.settings import MiningSettings
+from diptych_mine.pages.pages import read_page, settle
+from diptych_mine.pages.texts import Vocabularies
+from diptych_mine.settings import MiningSettings
 from experiments.figures import save
 
 DATA = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from diptych.data.store.store import Store
-from diptych.runs.demo.comparison import Cell, train_cell
-from diptych.runs.demo.demo import PRETRAINED, SCRATCH, TASKS, DemoConfig, arm_settings
 from diptych.runs.distributed import workers
+from diptych_world.demo.comparison import Cell, train_cell
+from diptych_world.demo.demo import PRETRAINED, SCRATCH, TASKS, DemoConfig, arm_settings
 from experiments.figures import save
 
 RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)

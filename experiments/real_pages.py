@@ -19,10 +19,10 @@ from random import Random
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
-from diptych.mining.pages.charsets import decoded
-from diptych.mining.pages.pages import Page, read_page, settle
-from diptych.mining.pages.texts import Vocabularies, english
-from diptych.mining.settings import MiningSettings
+from diptych_mine.pages.charsets import decoded
+from diptych_mine.pages.pages import Page, read_page, settle
+from diptych_mine.pages.texts import Vocabularies, english
+from diptych_mine.settings import MiningSettings
 from experiments.figures import save
 
 _SIZES = re.compile(r"(?:[-_@.](?:\d{2,4}[wx]\d{0,4}|\d{2,4}|scaled|thumb|large|medium|small|[2-4]x))+$", re.I)

@@ -21,12 +21,12 @@ from rich.console import Console
 from torch import nn
 
 from diptych.data.store.store import Store
-from diptych.runs.demo import demo as stages
-from diptych.runs.demo.demo import ALL, DEMO, DemoConfig, Times
-from diptych.runs.demo.systems import DEFAULT
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runtime.configs import derive
 from diptych.vision.detectors.load import load_detector
+from diptych_world.demo import demo as stages
+from diptych_world.demo.demo import ALL, DEMO, DemoConfig, Times
+from diptych_world.demo.systems import DEFAULT
 
 TARGET = Path(__file__).parent.parent / "src/diptych/inference/packaged/sample"
 PICTURES = 3  # number of images, from the start of the test split

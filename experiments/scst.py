@@ -35,8 +35,8 @@ from diptych.runs.run import run
 from diptych.runs.start import fit_to
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import write_atomically
-from diptych.storybook.kinds import names_of_kinds
 from diptych.systems import find_recipe
+from diptych_world.kinds import names_of_kinds
 from experiments.figures import save
 from experiments.hallucination import hallucinations, repeated_ngrams
 from experiments.thorough import spread

@@ -24,8 +24,11 @@ from rich.table import Table
 
 from diptych.core import Record
 from diptych.data.store.store import Store, iterate
-from diptych.runs.demo.comparison import Cell, ComparisonRow, read_predictions
-from diptych.runs.demo.demo import (
+from diptych.runtime.files import write_atomically
+from diptych.tasks import find_task
+from diptych.tasks.spec import Predicted
+from diptych_world.demo.comparison import Cell, ComparisonRow, read_predictions
+from diptych_world.demo.demo import (
     PRETRAINED,
     RATES,
     SCRATCH,
@@ -38,10 +41,7 @@ from diptych.runs.demo.demo import (
     pretraining_recipe,
     run_cells,
 )
-from diptych.runs.demo.measure import measure
-from diptych.runtime.files import write_atomically
-from diptych.tasks import find_task
-from diptych.tasks.spec import Predicted
+from diptych_world.demo.measure import measure
 
 LONG, GAIN = "from scratch, steps of both phases", "gain of pre-training"
 SCORES = {task: find_task(task).scoring.shown[:2] for task in TASKS}

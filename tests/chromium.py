@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from diptych.serving.service import server as serving
-from diptych.serving.service.limits import Limits
-from diptych.serving.service.pictures import PictureGallery
-from diptych.serving.service.service import Service
+from diptych_serve.service import server as serving
+from diptych_serve.service.limits import Limits
+from diptych_serve.service.pictures import PictureGallery
+from diptych_serve.service.service import Service
 from tests.service import make_model, picture
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync")

@@ -27,12 +27,12 @@ from tests import checking
 from tests.protocols import see_submodules
 
 CHECKED = (  # where tensors are
-    "core", "vision", "data.store", "storybook.detector", "objectives", "models", "metrics", "tasks",
+    "core", "vision", "data.store", "objectives", "models", "metrics", "tasks",
     *(f"systems.{name}" for name in ("unified_vlp", "vl_bert", "image_bert", "tden", "xgpt")),
 )  # fmt: skip
 if sys.version_info >= (3, 12):
     see_submodules()
-checking.install([f"diptych.{package}" for package in CHECKED])
+checking.install([*(f"diptych.{package}" for package in CHECKED), "diptych_world.detector"])
 
 import psutil  # noqa: E402
 import pytest  # noqa: E402

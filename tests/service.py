@@ -19,13 +19,13 @@ from PIL import Image
 from diptych.data.store.tokens import Tokens
 from diptych.inference import Predictor
 from diptych.runs.folder import Architecture, ModelFolder
-from diptych.serving.service.app import make_app
-from diptych.serving.service.guard import RequestGuard
-from diptych.serving.service.server import bind, make_server
-from diptych.serving.service.service import Service
-from diptych.serving.service.worker import Job
 from diptych.systems import SYSTEMS, find_recipe
 from diptych.tasks.answers import UNKNOWN, Answers
+from diptych_serve.service.app import make_app
+from diptych_serve.service.guard import RequestGuard
+from diptych_serve.service.server import bind, make_server
+from diptych_serve.service.service import Service
+from diptych_serve.service.worker import Job
 from tests import toy
 
 TOKENS = Tokens.train(["a red kite over a beach", "what colour is the dog"], 80)

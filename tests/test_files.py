@@ -17,7 +17,7 @@ from diptych.cli import run_verb
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import sweep, write_atomically
 from diptych.runtime.outputs import copy_folder
-from diptych.serving.export.write import export
+from diptych_serve.export.write import export
 
 GONE = 2**22 + 1  # no process has a number above 2^22 on Linux
 

@@ -17,12 +17,12 @@ from diptych.cli import run_verb
 from diptych.data.formats.table import read
 from diptych.data.store.corpus import Lines
 from diptych.data.store.tokens import Tokens
-from diptych.mining.lists import lists_of
-from diptych.mining.pages.texts import Vocabularies
-from diptych.mining.scorer import train_scorer
 from diptych.runtime.errors import DataError, DiptychError, RecipeError
 from diptych.runtime.files import bytes_of, checksum
 from diptych.runtime.processes import torchrun_processes
+from diptych_mine.lists import lists_of
+from diptych_mine.pages.texts import Vocabularies
+from diptych_mine.scorer import train_scorer
 from tests import zygote
 
 TORCHRUN = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}

@@ -6,14 +6,14 @@ from typing import Any
 import torch
 
 from diptych.core import Sample, Vocabulary
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.systems.tden.model import Tden, TdenResolvedConfig
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
 from diptych.systems.xgpt.model import Xgpt, XgptResolvedConfig
 from diptych.testing.case import KINDS
 from diptych.testing.case import toy_regions as regions
 from diptych.vision.detectors.selection import Selection
+from diptych_world.detector.detector import StorybookDetector
+from diptych_world.detector.network import DetectorConfig, SmallDetector
 
 __all__ = ["KINDS", "VOCABULARY", "config", "detector", "model", "regions", "sample", "tden", "xgpt"]
 

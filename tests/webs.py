@@ -3,7 +3,7 @@
 from threading import Thread
 from typing import Self
 
-from diptych.storybook.web.serve import Server
+from diptych_world.web.serve import Server
 
 
 class Live(Server):

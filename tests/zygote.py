@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import IO, Any
 
 PRELOADED = (
-    "torch", "torch._dynamo", "torchvision", "numpy", "diptych.cli", "diptych.mining.run", "diptych.runs.demo.demo",
+    "torch", "torch._dynamo", "torchvision", "numpy", "diptych.cli", "diptych_mine.run", "diptych_world.demo.demo",
     "diptych.runs.evaluation.augment", "diptych.data.extract.own_data", "diptych.runs.importing", "diptych.runs.stages",
     "diptych.inference.predictor",
 )  # fmt: skip

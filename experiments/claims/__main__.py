@@ -43,8 +43,8 @@ from diptych.runs.start import vocabulary_settings
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import write_atomically
 from diptych.runtime.processes import PROCESSES
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
+from diptych_world.book import record
+from diptych_world.layout import scene
 from experiments.claims.arms import Arm, Place, Stage, describe, in_turns, key_of, scores_of
 from experiments.claims.claim import Claim
 from experiments.claims.table import CLAIMS

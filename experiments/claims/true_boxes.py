@@ -19,10 +19,10 @@ from diptych.core import FeatureContract, Record, Regions
 from diptych.data.extract.extract import extract
 from diptych.data.extract.own_data import read_records
 from diptych.runtime.terminal import make_console
-from diptych.storybook.detector.detector import StorybookDetector
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import letterbox
 from diptych.vision.detectors.load import load_detector
+from diptych_world.detector.detector import StorybookDetector
 
 
 class AtTrueBoxes(StorybookDetector):

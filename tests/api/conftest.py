@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from diptych.storybook.files import write
+from diptych_world.files import write
 from tests import toy
 
 SPLITS = {"train": 24, "val": 4, "test": 6}

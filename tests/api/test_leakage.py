@@ -24,7 +24,7 @@ from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.reports.html import page
 from diptych.runs.reports.report import Arm, Comparison, Report
 from diptych.runs.reports.tables import score_table
-from diptych.storybook.files import write
+from diptych_world.files import write
 from tests.api.conftest import TINY
 
 NONE = "0 of 4 test images were trained on, and 0 near copies"

@@ -17,7 +17,7 @@ from diptych.api.run import Run
 from diptych.api.training import finetune, pretrain
 from diptych.cli import run_verb
 from diptych.runtime.errors import DataError, OutputError, RecipeError, Stopped
-from diptych.storybook.files import write
+from diptych_world.files import write
 from tests import toy
 from tests.api.conftest import TINY
 

@@ -11,7 +11,7 @@ import pytest
 from diptych.api.model import Model, load
 from diptych.cli import run_verb
 from diptych.runtime.errors import DataError, ServingError
-from diptych.storybook.detector.detector import StorybookDetector
+from diptych_world.detector.detector import StorybookDetector
 from tests import toy
 from tests.service import picture
 from tests.serving.test_search import opened

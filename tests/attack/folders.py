@@ -195,7 +195,7 @@ def _service(world: Path) -> Any:
     if world not in SERVICE:
         from diptych.inference import Predictor
         from diptych.runs.folder import open_model
-        from diptych.serving.service.service import Service
+        from diptych_serve.service.service import Service
         from tests.service import Local
 
         SERVICE[world] = Local(Service({"a": Predictor(open_model(world / "captioner"))}))

@@ -22,8 +22,8 @@ from random import Random
 
 import psutil
 
-from diptych.storybook import web
-from diptych.storybook.web.serve import Server
+from diptych_world import web
+from diptych_world.web.serve import Server
 from tests import zygote
 from tests.mining.conftest import digest
 from tests.webs import Live
@@ -35,8 +35,8 @@ PATIENCE = 300.0  # seconds for a run, and for a stage to begin
 COMMAND = """
 import sys
 from diptych.cli import main
-from diptych.mining.fetch import gathering
-from diptych.mining.pages import inputs
+from diptych_mine.fetch import gathering
+from diptych_mine.pages import inputs
 gathering.ADDRESSES, gathering.HOSTS, inputs.IN_A_SHARD = 6, 6, 12
 if __name__ == "__main__":
     main()

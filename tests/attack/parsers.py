@@ -217,8 +217,8 @@ def _wheel(folder: Path) -> None:
 
 
 def _read_wheel(folder: Path) -> None:
-    from diptych.mining.judge.onnx_judge import OnnxJudge
     from diptych.runtime.errors import RecipeError
+    from diptych_mine.judge.onnx_judge import OnnxJudge
 
     with suppress(RecipeError):  # its network is not a known one
         OnnxJudge.load(folder / "a.whl")
@@ -234,7 +234,7 @@ def _bodies(folder: Path) -> None:
 
 
 def _read_bodies(folder: Path) -> None:
-    from diptych.mining.pages.bodies import kind_of, too_slow, unpacked
+    from diptych_mine.pages.bodies import kind_of, too_slow, unpacked
 
     for path in sorted(folder.iterdir()):
         for encodings in (path.name, "deflate, gzip", "br"):
@@ -246,7 +246,7 @@ def _read_bodies(folder: Path) -> None:
 
 
 def _tables(folder: Path) -> None:
-    from diptych.mining.tables import write_rows
+    from diptych_mine.tables import write_rows
 
     row: dict[str, Any] = {"address": "http://a.test/k", "reason": "", "moved": "", "hops": 0, "offset": 0, "length": 1}
     write_rows(folder / "index.parquet", [row, row], "index")
@@ -257,9 +257,9 @@ def _tables(folder: Path) -> None:
 
 
 def _read_tables(folder: Path) -> None:
-    from diptych.mining.checking import FetchJournal, read_json
-    from diptych.mining.tables import read_rows
     from diptych.runtime.errors import DataError
+    from diptych_mine.checking import FetchJournal, read_json
+    from diptych_mine.tables import read_rows
 
     for kind in ("index", "pages"):
         with suppress(DataError):

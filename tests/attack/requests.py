@@ -10,8 +10,8 @@ from random import Random
 
 from benchmarks.clients import form, post
 from benchmarks.hostile_images import jpeg_of_many_scans, plain_ppm, tiff_of_one_tile
-from diptych.serving.service.limits import Limits
-from diptych.serving.service.service import Service
+from diptych_serve.service.limits import Limits
+from diptych_serve.service.service import Service
 from tests.attack.kills import Broken
 from tests.service import listening, make_model, picture
 

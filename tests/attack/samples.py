@@ -147,7 +147,7 @@ def _warc(folder: Path) -> None:
 
 
 def _read_warc(folder: Path) -> None:
-    from diptych.mining.pages.warc import parts, read
+    from diptych_mine.pages.warc import parts, read
 
     for path in sorted(folder.iterdir()):
         list(read(path))
@@ -155,9 +155,9 @@ def _read_warc(folder: Path) -> None:
 
 
 def _read_page(folder: Path) -> None:
-    from diptych.mining.pages.pages import read_page, settle
-    from diptych.mining.pages.texts import Vocabularies
-    from diptych.mining.settings import MiningSettings
+    from diptych_mine.pages.pages import read_page, settle
+    from diptych_mine.pages.texts import Vocabularies
+    from diptych_mine.settings import MiningSettings
 
     settings = MiningSettings(offline=True)
     body = (folder / "a.html").read_bytes()
@@ -187,8 +187,8 @@ def _addresses(folder: Path) -> None:
 
 
 def _read_addresses(folder: Path) -> None:
-    from diptych.mining.pages import inputs
-    from diptych.mining.pages.tars import tar_lines
+    from diptych_mine.pages import inputs
+    from diptych_mine.pages.tars import tar_lines
 
     inputs.recognise([folder / "a.jsonl"], None)
     for path in sorted(folder.iterdir()):
@@ -203,8 +203,8 @@ def _robots(folder: Path) -> None:
 
 
 def _read_robots(folder: Path) -> None:
-    from diptych.mining.fetch.hosts import Robots, seconds_of
     from diptych.runtime.files import as_text
+    from diptych_mine.fetch.hosts import Robots, seconds_of
 
     text = as_text((folder / "robots.txt").read_bytes(), "replace")
     robots = Robots(text, "diptych")
@@ -219,10 +219,10 @@ def _pictures(folder: Path) -> None:
 
 
 def _read_pictures(folder: Path) -> None:
-    from diptych.mining.judge.decode import measure
-    from diptych.mining.settings import MiningSettings
     from diptych.runtime.errors import DataError
     from diptych.vision.pictures import open_picture
+    from diptych_mine.judge.decode import measure
+    from diptych_mine.settings import MiningSettings
 
     for path in sorted(folder.iterdir()):
         measure(path.read_bytes(), MiningSettings(offline=True).pictures)
@@ -233,6 +233,6 @@ def _read_pictures(folder: Path) -> None:
 
 
 def _read_lists(folder: Path) -> None:
-    from diptych.mining.lists import lists_of
+    from diptych_mine.lists import lists_of
 
     lists_of([folder / "l.txt"], 4).refuse("http://a.test/b")

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from diptych.runs.demo.demo import (
+from diptych.runs.folder import open_model
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.systems import SYSTEMS, find_recipe
+from diptych_world.demo.demo import (
     ALL,
     PRETRAINED,
     SCRATCH,
@@ -18,10 +21,7 @@ from diptych.runs.demo.demo import (
     demo,
     pretraining_recipe,
 )
-from diptych.runs.demo.systems import tasks_of
-from diptych.runs.folder import open_model
-from diptych.runtime.errors import DataError, RecipeError
-from diptych.systems import SYSTEMS, find_recipe
+from diptych_world.demo.systems import tasks_of
 
 
 def test_a_folder_of_another_size_is_refused_before_anything_is_drawn(tmp_path: Path) -> None:
@@ -54,9 +54,9 @@ TINY = DemoConfig(web=16, train=12, val=4, test=6, labels=8, question_labels=10,
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of their own take seconds to start; what they do is the same."""
-    monkeypatch.setattr("diptych.runs.demo.demo.in_process", lambda work, *given: work(*given))
-    monkeypatch.setattr("diptych.runs.demo.demo.together", lambda work, *given, processes: work(*given))
-    monkeypatch.setattr("diptych.runs.demo.comparison.workers", lambda count: ThreadPoolExecutor(1))
+    monkeypatch.setattr("diptych_world.demo.demo.in_process", lambda work, *given: work(*given))
+    monkeypatch.setattr("diptych_world.demo.demo.together", lambda work, *given, processes: work(*given))
+    monkeypatch.setattr("diptych_world.demo.comparison.workers", lambda count: ThreadPoolExecutor(1))
 
 
 @pytest.mark.slow

@@ -1,10 +1,10 @@
 """From what arms said to the page, without a model."""
 
 from diptych.core import Question, Record
-from diptych.runs.demo.measure import measure
-from diptych.runs.demo.page import demo_report
 from diptych.runs.reports.html import page
 from diptych.tasks import CAPTION
+from diptych_world.demo.measure import measure
+from diptych_world.demo.page import demo_report
 
 ASKED = [
     Record(key, captions=(f"a {key} dog", f"one {key} dog"), questions=(Question(key, "what colour", (key,) * 10),))

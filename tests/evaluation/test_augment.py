@@ -28,10 +28,10 @@ from diptych.runs.run import run
 from diptych.runs.words import training_texts, words_of
 from diptych.runtime.configs import derive, validated
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.systems import find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 
 SETTINGS = (
     "model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32", "training.batch=8", "training.steps=12",

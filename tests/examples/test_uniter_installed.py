@@ -12,9 +12,9 @@ import pytest
 from diptych.data.extract.extract import extract
 from diptych.runs.folder import open_model
 from diptych.runtime.errors import CheckpointError
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 from tests.outside import REPOSITORY, diptych
 
 SPLITS = {"train": 12, "val": 4, "test": 4}

@@ -13,10 +13,10 @@ from diptych.data.store.store import Store
 from diptych.metrics.retrieval import RECALLS
 from diptych.runs.run import run
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.systems import find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 from experiments.captions_as_data import (
     ARMS,
     MORE,

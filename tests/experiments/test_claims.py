@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from diptych.data.extract.extract import extract
-from diptych.runs.demo.detector import storybook_shape
 from diptych.runs.folder import open_model
-from diptych.storybook.book import record
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import SmallDetector
-from diptych.storybook.layout import scene
 from diptych.tasks import find_task
 from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.selection import Selection
+from diptych_world.book import record
+from diptych_world.demo.detector import storybook_shape
+from diptych_world.detector.detector import StorybookDetector
+from diptych_world.detector.network import SmallDetector
+from diptych_world.layout import scene
 from experiments.claims.__main__ import judge, main, run, waiting
 from experiments.claims.arms import Arm, Place, Stage, in_turns, key_of, recipe_of
 from experiments.claims.claim import Claim, over

@@ -10,9 +10,9 @@ import pytest
 
 from diptych.data.extract.extract import extract
 from diptych.runtime.errors import RecipeError
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 from experiments import flickr8k
 from experiments.claims.arms import Arm, Place, recipe_of
 from experiments.flickr8k import ARMS, PRETRAINED, SCRATCH, Photographs

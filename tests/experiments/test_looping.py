@@ -10,9 +10,9 @@ import torch
 from diptych.core import Record
 from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 from experiments.hard_world import goes_round, long_captions
 from experiments.looping import (
     ARMS,

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from diptych.data.extract.extract import extract
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.systems import find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 from experiments.photographs import CHAINS, Photographs, learn
 
 TINY = (

@@ -12,10 +12,10 @@ from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.runs.run import run
 from diptych.runtime.errors import DataError
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.systems import find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 from experiments.scst import ARMS, LONGER, REWARDED, ROW, TAUGHT, Study, about_captions, run_arm, study
 
 TINY = ("model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32")

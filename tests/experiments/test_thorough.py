@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from diptych.runs.demo.comparison import Cell, ComparisonRow
-from diptych.runs.demo.demo import PRETRAINED, SCRATCH, DemoConfig, arm_settings
+from diptych_world.demo.comparison import Cell, ComparisonRow
+from diptych_world.demo.demo import PRETRAINED, SCRATCH, DemoConfig, arm_settings
 from experiments.thorough import GAIN, LONG, ThoroughConfig, figures_of, longer_cells
 
 

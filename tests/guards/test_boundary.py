@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGE = ROOT / "src" / "diptych"
+SRC = ROOT / "src"
 LIBRARIES = {
     "bz2", "ctypes", "dill", "gzip", "h5py", "html.parser", "lmdb", "lxml", "lzma", "marshal", "onnxruntime", "pickle",
     "pyarrow", "selectolax", "shelve", "subprocess", "tarfile", "xml", "yaml", "zipfile", "zlib",
@@ -17,18 +17,18 @@ CALLS = {"eval", "exec", "compile", "np.load", "numpy.load", "torch.load", "os.s
 PARSERS = {
     "data/formats/flickr30k.py": {"xml"},
     "metrics/java.py": {"subprocess"},
-    "mining/checking.py": {"pyarrow"},
-    "mining/judge/onnx_judge.py": {"zipfile"},
-    "mining/pages/bodies.py": {"zlib"},
-    "mining/pages/inputs.py": {"pyarrow", "zlib"},
-    "mining/pages/pages.py": {"selectolax"},
-    "mining/pages/tars.py": {"tarfile", "zlib"},
-    "mining/pages/warc.py": {"zlib"},
-    "mining/tables.py": {"pyarrow"},
+    "diptych_mine/checking.py": {"pyarrow"},
+    "diptych_mine/judge/onnx_judge.py": {"zipfile"},
+    "diptych_mine/pages/bodies.py": {"zlib"},
+    "diptych_mine/pages/inputs.py": {"pyarrow", "zlib"},
+    "diptych_mine/pages/pages.py": {"selectolax"},
+    "diptych_mine/pages/tars.py": {"tarfile", "zlib"},
+    "diptych_mine/pages/warc.py": {"zlib"},
+    "diptych_mine/tables.py": {"pyarrow"},
     "runtime/unpickle.py": {"pickle"},
     "runtime/weight_files.py": {"pickle", "torch.load", "zipfile"},
     "runtime/zipped.py": {"zipfile"},
-    "serving/export/runner.py": {"onnxruntime"},
+    "diptych_serve/export/runner.py": {"onnxruntime"},
     "vision/archives.py": {"tarfile", "zipfile", "zlib"},
     "vision/backbones/onnx_graph.py": {"onnxruntime"},
     "vision/detectors/proposers/tfjs.py": {"gzip", "tarfile", "zlib"},
@@ -43,16 +43,16 @@ PARSERS = {
 OTHERS = {
     "data/store/shards.py": {"zlib"},
     "data/store/store.py": {"zlib"},
-    "mining/keep/joining.py": {"pyarrow"},
-    "mining/keep/tars.py": {"tarfile"},
+    "diptych_mine/keep/joining.py": {"pyarrow"},
+    "diptych_mine/keep/tars.py": {"tarfile"},
     "runtime/downloads.py": {"pickle"},
     "runtime/files.py": {"zlib"},
     "runtime/memory.py": {"ctypes"},
     "runtime/processes.py": {"pickle"},
     "inference/galleries/files.py": {"zlib"},
-    "storybook/drawings/svg.py": {"xml"},
-    "storybook/web/serve.py": {"gzip"},
-    "storybook/web/write.py": {"gzip"},
+    "diptych_world/drawings/svg.py": {"xml"},
+    "diptych_world/web/serve.py": {"gzip"},
+    "diptych_world/web/write.py": {"gzip"},
     "tasks/gallery.py": {"np.load"},
     "vision/backbones/opened.py": {"pickle"},
 }
@@ -78,7 +78,8 @@ def used(path: Path) -> Iterator[str]:
 
 
 def found() -> dict[str, set[str]]:
-    by_file = {path.relative_to(PACKAGE).as_posix(): set(used(path)) for path in PACKAGE.rglob("*.py")}
+    names = {path: path.relative_to(SRC).as_posix().removeprefix("diptych/") for path in SRC.rglob("*.py")}
+    by_file = {name: set(used(path)) for path, name in names.items()}
     return {name: libraries for name, libraries in by_file.items() if libraries}
 
 

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = sorted(path.name for path in (ROOT / "src/diptych").iterdir() if path.is_dir() and path.name != "__pycache__")
+SRC = ROOT / "src"
+# Folders of the library, and the programs.
+ROOMS = sorted(
+    str(path.parent.relative_to(SRC))
+    for path in (*SRC.glob("diptych/*/__init__.py"), *SRC.glob("diptych_*/__init__.py"))
+)
 
 # Words that have a plainer standard term.
 REFUSED = {
@@ -47,12 +52,12 @@ NAMES = {
     "made_ahead", "apart", "among_slots", "asking", "asked", "found", "_thirds", "of_onnx",
 }  # fmt: skip
 
-# (path below src/diptych, word or name): why it stays.
+# (path below src, without `diptych/`; word or name): why it stays.
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("systems/xgpt/layers.py", "found"): "a key of saved models (refining.N.found)",
-    ("runs/demo/demo.py", "taught"): "a key of demo.json",
-    ("storybook/choices.py", "tell"): "a question of the drawn world",
-    ("storybook/web/prose.py", "nobody"): "a sentence on pages of the test web",
+    ("diptych_world/demo/demo.py", "taught"): "a key of demo.json",
+    ("diptych_world/choices.py", "tell"): "a question of the drawn world",
+    ("diptych_world/web/prose.py", "nobody"): "a sentence on pages of the test web",
 }
 
 
@@ -91,8 +96,8 @@ def defined(stem: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
 def faults(room: str) -> list[str]:
     """What a room has that the guard refuses, each with its place."""
     refused = []
-    for path in sorted((ROOT / "src/diptych" / room).rglob("*.py")):
-        place = str(path.relative_to(ROOT / "src/diptych"))
+    for path in sorted((SRC / room).rglob("*.py")):
+        place = str(path.relative_to(SRC)).removeprefix("diptych/")
         source = path.read_text()
         tree = ast.parse(source)
         for line, text in sentences(source, tree):

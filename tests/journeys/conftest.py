@@ -20,12 +20,12 @@ from diptych.data.extract.own_data import extract_regions
 from diptych.data.formats.table import read
 from diptych.data.store.store import Store
 from diptych.runs.run import run as train
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
-from diptych.storybook.render import render
-from diptych.storybook.world import SIDE
 from diptych.systems import find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
+from diptych_world.render import render
+from diptych_world.world import SIDE
 from tests import toy, zygote
 
 SPLITS = {"train": 40, "val": 8, "test": 12}

@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from diptych.runs.demo.detector import storybook_shape
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import SmallDetector
 from diptych.vision.detectors.selection import Selection
+from diptych_world.demo.detector import storybook_shape
+from diptych_world.detector.detector import StorybookDetector
+from diptych_world.detector.network import SmallDetector
 from tests.journeys.conftest import Result
 
 

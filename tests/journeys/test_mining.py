@@ -11,9 +11,9 @@ from random import Random
 import pytest
 from PIL import Image
 
-from diptych.storybook.book import Storybook
-from diptych.storybook.render import render
-from diptych.storybook.web.pictures import unnatural
+from diptych_world.book import Storybook
+from diptych_world.render import render
+from diptych_world.web.pictures import unnatural
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import Result, tiny
 

@@ -17,8 +17,8 @@ import diptych
 from diptych.core.folders import PACKAGED
 from diptych.runs.folder import damaged_files, open_model
 from diptych.runtime.errors import CheckpointError, UnfamiliarWarning
-from diptych.serving.service.service import Service
 from diptych.vision.detectors.open import open_detector
+from diptych_serve.service.service import Service
 from tests.service import Local
 
 SAMPLE = PACKAGED / "sample"

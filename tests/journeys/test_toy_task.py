@@ -11,12 +11,12 @@ import pytest
 from diptych.api.model import load
 from diptych.data.store.store import Store
 from diptych.inference.card import Publisher, model_card
-from diptych.runs.demo.measure import measure
-from diptych.runs.demo.page import demo_report
 from diptych.runs.reports.html import page
-from diptych.serving.service.app import PAGE_VIEW
-from diptych.serving.service.service import Service
 from diptych.systems import RECIPES, SYSTEMS, add_task
+from diptych_serve.service.app import PAGE_VIEW
+from diptych_serve.service.service import Service
+from diptych_world.demo.measure import measure
+from diptych_world.demo.page import demo_report
 from tests.journeys.broken_off import BROKEN_OFF, score_broken_off
 from tests.journeys.conftest import Result, tiny
 from tests.service import Local

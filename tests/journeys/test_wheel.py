@@ -74,7 +74,7 @@ def test_the_wheel_holds_each_file_of_the_package(installed: Installed) -> None:
     source = ROOT / "src"
     wanted = {
         str(path.relative_to(source))
-        for path in (source / "diptych").rglob("*")
+        for path in source.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     there = {name for name in ZipFile(installed.wheel).namelist() if ".dist-info/" not in name}

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from diptych.data.extract.extract import extract
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 from tests.journeys.conftest import Result, tiny
 
 

@@ -21,11 +21,11 @@ from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.runtime.engine.outcome import Counts, Work
 from diptych.runtime.errors import DataError, RecipeError
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.selection import Selection
+from diptych_world.detector.detector import StorybookDetector
+from diptych_world.detector.network import DetectorConfig, SmallDetector
 
 
 class Mean:

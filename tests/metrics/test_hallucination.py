@@ -3,9 +3,9 @@
 import pytest
 
 from diptych.runtime.errors import DataError
-from diptych.storybook.book import record
-from diptych.storybook.kinds import names_of_kinds
-from diptych.storybook.layout import scene
+from diptych_world.book import record
+from diptych_world.kinds import names_of_kinds
+from diptych_world.layout import scene
 from experiments.hallucination import hallucinations, repeated_ngrams
 
 NAMES = {"dog": "dog", "dogs": "dog", "puppy": "dog", "hot dog": "food", "man": "man", "kite": "kite"}

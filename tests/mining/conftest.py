@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from diptych.mining.run import Mine
-from diptych.mining.settings import MiningSettings
-from diptych.storybook import web
+from diptych_mine.run import Mine
+from diptych_mine.settings import MiningSettings
+from diptych_world import web
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from diptych.mining.pages.addresses import is_nothing, picture_of, width_of
+from diptych_mine.pages.addresses import is_nothing, picture_of, width_of
 
 from .test_pages import TEXT, page
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from diptych.mining.pages.charsets import codec_of, decoded
+from diptych_mine.pages.charsets import codec_of, decoded
 
 # All labels of encoding.spec.whatwg.org, by the codec that reads them.
 LABELS = {

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from diptych.cli import run_verb
-from diptych.mining.forgetting import forget
-from diptych.mining.settings import MiningSettings, changed
 from diptych.runtime.errors import OutputError, RecipeError
+from diptych_mine.forgetting import forget
+from diptych_mine.settings import MiningSettings, changed
 
 from .conftest import digest, run
 

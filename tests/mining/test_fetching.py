@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from diptych.mining.fetch import gathering
-from diptych.mining.fetch.fetching import FetchedBody, Fetcher, WantedAddress, check_contact
-from diptych.mining.fetch.hosts import Host, Robots, seconds_of
-from diptych.mining.fetch.safety import AddressGuard, PrivateAddress, Resolver, parse_resolve
-from diptych.mining.layout import RunLayout
-from diptych.mining.pages.charsets import content_type
-from diptych.mining.pages.reading import body_of
-from diptych.mining.settings import Fetch
-from diptych.mining.tables import read_rows, write_json
 from diptych.runtime.errors import RecipeError
+from diptych_mine.fetch import gathering
+from diptych_mine.fetch.fetching import FetchedBody, Fetcher, WantedAddress, check_contact
+from diptych_mine.fetch.hosts import Host, Robots, seconds_of
+from diptych_mine.fetch.safety import AddressGuard, PrivateAddress, Resolver, parse_resolve
+from diptych_mine.layout import RunLayout
+from diptych_mine.pages.charsets import content_type
+from diptych_mine.pages.reading import body_of
+from diptych_mine.settings import Fetch
+from diptych_mine.tables import read_rows, write_json
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n"
 PICTURE = OK + b"Content-Length: 4\r\n\r\nkite"
@@ -303,7 +303,7 @@ def test_a_host_is_asked_at_its_rate_and_no_more_at_once_than_the_gate_lets_pass
         host, gate, under_way, ended = Host("a.test", 0.05), asyncio.Semaphore(2), set[object](), asyncio.Event()
         await asyncio.gather(*(ask(host, gate, under_way, ended) for _ in range(6)))
 
-    monkeypatch.setattr("diptych.mining.fetch.hosts.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("diptych_mine.fetch.hosts.time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(asyncio, "sleep", sleep)
     asyncio.run(run())
     assert starts == pytest.approx([100 + 0.05 * number for number in range(6)])
@@ -317,7 +317,7 @@ def test_the_fetcher_gives_each_host_its_rate(tmp_path: Path, monkeypatch: pytes
         made.append((name, every))
         return Host(name, every)
 
-    monkeypatch.setattr("diptych.mining.fetch.fetching.Host", host)
+    monkeypatch.setattr("diptych_mine.fetch.fetching.Host", host)
     Web({"/k": PICTURE}).fetch(tmp_path, "http://a.test/k", "http://b.test/k", rate=25.0)
     assert sorted(made) == [("a.test", 0.04), ("b.test", 0.04)]
 

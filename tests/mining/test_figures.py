@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from diptych.mining import funnel
-from diptych.mining.layout import RunLayout
+from diptych_mine import funnel
+from diptych_mine.layout import RunLayout
 from experiments import mining_web
 
 

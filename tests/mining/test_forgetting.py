@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from diptych.cli import run_verb
-from diptych.mining import funnel
-from diptych.mining.forgetting import forget
-from diptych.mining.keep.tars import write_tars
-from diptych.mining.layout import RunLayout
-from diptych.mining.report import write_page
-from diptych.mining.run import Mine
-from diptych.mining.settings import MiningSettings
+from diptych_mine import funnel
+from diptych_mine.forgetting import forget
+from diptych_mine.keep.tars import write_tars
+from diptych_mine.layout import RunLayout
+from diptych_mine.report import write_page
+from diptych_mine.run import Mine
+from diptych_mine.settings import MiningSettings
 
 from .conftest import run
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from diptych.mining.pages.addresses import absolute, is_nothing, sources
-from diptych.mining.pages.dominant import pixels
+from diptych_mine.pages.addresses import absolute, is_nothing, sources
+from diptych_mine.pages.dominant import pixels
 
 from .test_candidates import NEWS, chosen
 from .test_pages import TEXT, page

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from diptych.cli.mine import mine_report
-from diptych.mining import funnel
-from diptych.mining.forgetting import forget, forget_records
-from diptych.mining.judge.labelling import labels_in, sample
-from diptych.mining.layout import RunLayout
-from diptych.mining.rules import VERSION
-from diptych.mining.settings import MiningSettings
 from diptych.runtime.errors import DiptychError
+from diptych_mine import funnel
+from diptych_mine.cli import mine_report
+from diptych_mine.forgetting import forget, forget_records
+from diptych_mine.judge.labelling import labels_in, sample
+from diptych_mine.layout import RunLayout
+from diptych_mine.rules import VERSION
+from diptych_mine.settings import MiningSettings
 
 from .conftest import run
 
@@ -191,7 +191,7 @@ def test_forgetting_that_was_stopped_goes_on(out: Path, monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("diptych.mining.forgetting.erase", killed)
+        patched.setattr("diptych_mine.forgetting.erase", killed)
         with pytest.raises(KeyboardInterrupt):
             forget(out, [words])
     assert forget(out, [words]) == 1

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from diptych.cli import run_verb
-from diptych.mining.fetch.gathering import from_disk
-from diptych.mining.pages import inputs, tars, warc
-from diptych.mining.pages.inputs import InputLine
-from diptych.mining.pages.tars import tar_lines, tar_pictures
 from diptych.runtime.errors import DataError, RecipeError
+from diptych_mine.fetch.gathering import from_disk
+from diptych_mine.pages import inputs, tars, warc
+from diptych_mine.pages.inputs import InputLine
+from diptych_mine.pages.tars import tar_lines, tar_pictures
 from tests.mining.test_warc import record
 
 from .conftest import run

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diptych.mining.keep.joining import NAME, AddressTable, gather
-from diptych.mining.keep.keep import COMMON, HOST, KEPT, WORSE, Pairs, choose, clusters, near_pairs
-from diptych.mining.layout import RunLayout
-from diptych.mining.tables import write_shard
+from diptych_mine.keep.joining import NAME, AddressTable, gather
+from diptych_mine.keep.keep import COMMON, HOST, KEPT, WORSE, Pairs, choose, clusters, near_pairs
+from diptych_mine.layout import RunLayout
+from diptych_mine.tables import write_shard
 
 
 def pairs(rows: list[tuple[int, int, int, int, int, float, int]]) -> Pairs:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from diptych.mining.pages.addresses import is_nothing, sources
+from diptych_mine.pages.addresses import is_nothing, sources
 
 from .test_candidates import NEWS, chosen
 from .test_pages import page

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from diptych.mining.pages import inputs
-from diptych.mining.pages.inputs import InputLine
-from diptych.mining.pages.tars import tar_lines
+from diptych_mine.pages import inputs
+from diptych_mine.pages.inputs import InputLine
+from diptych_mine.pages.tars import tar_lines
 
 URL = "http://a.test/k.jpg"
 KITE = InputLine(URL, ("a red kite",))

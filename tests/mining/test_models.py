@@ -16,23 +16,23 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from diptych.cli import run_verb
-from diptych.mining import funnel
-from diptych.mining.judge.features import named_in, seen_and_named
-from diptych.mining.judge.judges import load_judge, scores_by
-from diptych.mining.judge.labelling import sample
-from diptych.mining.judge.logistic import Logistic, auc, auc_interval, threshold
-from diptych.mining.judge.picture_judge import PictureJudge, train_judge
-from diptych.mining.judge.scoring import Pair
-from diptych.mining.judge.statistics import small
-from diptych.mining.layout import RunLayout
-from diptych.mining.lists import lists_of
-from diptych.mining.scorer import load_scorer, scorer_version, train_scorer
-from diptych.mining.settings import MiningSettings
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError
-from diptych.storybook.book import Storybook
-from diptych.storybook.render import render
-from diptych.storybook.web.pictures import unnatural
 from diptych.vision.pictures import to_picture
+from diptych_mine import funnel
+from diptych_mine.judge.features import named_in, seen_and_named
+from diptych_mine.judge.judges import load_judge, scores_by
+from diptych_mine.judge.labelling import sample
+from diptych_mine.judge.logistic import Logistic, auc, auc_interval, threshold
+from diptych_mine.judge.picture_judge import PictureJudge, train_judge
+from diptych_mine.judge.scoring import Pair
+from diptych_mine.judge.statistics import small
+from diptych_mine.layout import RunLayout
+from diptych_mine.lists import lists_of
+from diptych_mine.scorer import load_scorer, scorer_version, train_scorer
+from diptych_mine.settings import MiningSettings
+from diptych_world.book import Storybook
+from diptych_world.render import render
+from diptych_world.web.pictures import unnatural
 from tests import toy
 
 from .conftest import run
@@ -252,7 +252,7 @@ def test_a_judge_tells_what_it_was_shown_apart_and_drops_it_in_a_run(
 
 
 def mined_by(judge: Path) -> str:
-    from diptych.mining.judge.judges import identity
+    from diptych_mine.judge.judges import identity
 
     return identity(str(judge))
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diptych.mining.judge import onnx_judge
-from diptych.mining.judge.judges import identity, load_judge, scores_by
-from diptych.mining.judge.onnx_judge import KNOWN, KnownNetwork
 from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych_mine.judge import onnx_judge
+from diptych_mine.judge.judges import identity, load_judge, scores_by
+from diptych_mine.judge.onnx_judge import KNOWN, KnownNetwork
 from tests.onnx_files import write_classifier
 
 

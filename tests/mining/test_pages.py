@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from diptych.mining.pages.addresses import absolute, largest, usable
-from diptych.mining.pages.charsets import decoded
-from diptych.mining.pages.dominant import Ancestors, features
-from diptych.mining.pages.pages import MOST_PICTURES, forbids, read_page, settle
-from diptych.mining.pages.texts import Vocabularies
-from diptych.mining.settings import MiningSettings, changed
+from diptych_mine.pages.addresses import absolute, largest, usable
+from diptych_mine.pages.charsets import decoded
+from diptych_mine.pages.dominant import Ancestors, features
+from diptych_mine.pages.pages import MOST_PICTURES, forbids, read_page, settle
+from diptych_mine.pages.texts import Vocabularies
+from diptych_mine.settings import MiningSettings, changed
 
 NOTHING = Vocabularies(frozenset())
 TEXT = "<p>We had planned this trip for months, and in the end everything turned out differently.</p>"
@@ -143,7 +143,7 @@ def test_where_the_address_of_a_picture_stands(tag: str, address: str) -> None:
 def test_what_is_plain_is_joined_as_urllib_does(base: str, address: str) -> None:
     joined = absolute(base, address)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("diptych.mining.pages.addresses._PLAIN", re.compile(r"(?!)"))
+        patched.setattr("diptych_mine.pages.addresses._PLAIN", re.compile(r"(?!)"))
         assert absolute(base, address) == joined
         slowly = usable(joined)
     assert usable(joined) is slowly

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from diptych.mining.fetch.hosts import Robots, RobotsCache
 from diptych.runtime.files import as_text
+from diptych_mine.fetch.hosts import Robots, RobotsCache
 from tests.mining.test_fetching import PICTURE, Web
 
 ALL = "User-agent: *\nDisallow: /\n"

@@ -16,14 +16,14 @@ from PIL import Image
 
 from diptych.cli import run_verb
 from diptych.data.formats import table as formats
-from diptych.mining import funnel
-from diptych.mining.forgetting import forget
-from diptych.mining.keep.tars import write_tars
-from diptych.mining.layout import RunLayout
-from diptych.mining.settings import MiningSettings, changed, checked
 from diptych.runtime.errors import DataError, DiptychError, OutputError, RecipeError
-from diptych.storybook.book import Storybook
-from diptych.storybook.render import render
+from diptych_mine import funnel
+from diptych_mine.forgetting import forget
+from diptych_mine.keep.tars import write_tars
+from diptych_mine.layout import RunLayout
+from diptych_mine.settings import MiningSettings, changed, checked
+from diptych_world.book import Storybook
+from diptych_world.render import render
 from tests.webs import Live
 
 from .conftest import digest, run
@@ -273,7 +273,7 @@ def test_tars_of_a_run_with_fewer_records_replace_all_of_the_earlier_ones(tmp_pa
     for count, left in ((3, ["00000.tar", "00001.tar"]), (1, ["00000.tar"]), (0, [])):
         (layout.records / "00000.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines[:count]))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("diptych.mining.keep.tars.IN_A_TAR", 2)
+            patch.setattr("diptych_mine.keep.tars.IN_A_TAR", 2)
             write_tars(tars, layout)
         assert sorted(path.name for path in tars.glob("*.tar")) == left
     (tars / "00007.tar").write_bytes(b"of the user")
@@ -331,7 +331,7 @@ def test_damaged_work_is_named_with_the_way_out(
 
 
 def test_a_picture_of_one_colour_and_a_bomb_are_told_by_hand() -> None:
-    from diptych.mining.judge.decode import measure
+    from diptych_mine.judge.decode import measure
 
     def png(image: Image.Image) -> bytes:
         kept = io.BytesIO()

@@ -48,7 +48,7 @@ def test_processes_and_the_order_of_inputs_give_the_same_bytes(small_web: Path, 
 def test_a_great_file_in_parts_gives_the_same_records(
     small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diptych.mining.pages.warc.PART", 500_000)
+    monkeypatch.setattr("diptych_mine.pages.warc.PART", 500_000)
     summary = run(tmp_path / "out", small_web / "warc")
     assert len(list((tmp_path / "out" / "decisions").iterdir())) > 2
     assert summary == mined[1]
@@ -65,8 +65,8 @@ import sys
 from pathlib import Path
 
 from diptych.runtime import engine
-from diptych.mining import run
-from diptych.mining.settings import MiningSettings
+from diptych_mine import run
+from diptych_mine.settings import MiningSettings
 from tests.engine.killed import KilledOnce
 
 out, *given = sys.argv[1:]
@@ -143,7 +143,7 @@ def test_a_full_disk_is_named_and_the_same_command_goes_on(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("diptych.mining.fetch.gathering.os.fsync", full)
+        patched.setattr("diptych_mine.fetch.gathering.os.fsync", full)
         with pytest.raises(DiptychError, match="the disk is full"):
             run(tmp_path / "out", small_web / "warc")
     run(tmp_path / "out", small_web / "warc")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from diptych.mining.pages.texts import clean
-from diptych.mining.settings import MiningSettings, changed
+from diptych_mine.pages.texts import clean
+from diptych_mine.settings import MiningSettings, changed
 
 from .test_pages import TEXT, page
 

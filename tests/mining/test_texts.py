@@ -2,9 +2,9 @@
 
 import pytest
 
-from diptych.mining.pages.texts import Text, Vocabularies, clean, judge_languages, judged, sentences, spam_marks
-from diptych.mining.rules import TEXT_RULES
-from diptych.mining.settings import MiningSettings, TextRules, changed
+from diptych_mine.pages.texts import Text, Vocabularies, clean, judge_languages, judged, sentences, spam_marks
+from diptych_mine.rules import TEXT_RULES
+from diptych_mine.settings import MiningSettings, TextRules, changed
 
 WORDS = Vocabularies(
     frozenset({"porn"}), frozenset(["a", "red", "kite", "over", "the", "beach", "with", "two", "dogs", "and", "one"])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from diptych.mining import funnel
-from diptych.mining.layout import RunLayout
-from diptych.mining.pages import warc
-from diptych.mining.settings import MiningSettings, changed
+from diptych_mine import funnel
+from diptych_mine.layout import RunLayout
+from diptych_mine.pages import warc
+from diptych_mine.settings import MiningSettings, changed
 
 from .conftest import run
 

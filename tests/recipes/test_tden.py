@@ -10,12 +10,12 @@ from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.objectives import OneForward, ScheduledSampling
 from diptych.runtime.errors import RecipeError
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, find_recipe
 from diptych.systems.tden.objectives import TdenObjectives
 from diptych.training.optimizer import learning_rate
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 from tests import toy
 from tests.learning import learner_of, notes_of
 

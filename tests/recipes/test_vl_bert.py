@@ -7,14 +7,14 @@ import pytest
 from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.runtime.errors import RecipeError
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.systems import Recipe, find_recipe
 from diptych.systems.vl_bert.model import VLBertConfig
 from diptych.tasks.referring import ReferringObjectives
 from diptych.tasks.vcr import VcrObjectives
 from diptych.training.optimizer import highest_rate, learning_rate
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 from tests.learning import learner_of
 
 

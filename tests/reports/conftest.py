@@ -8,11 +8,11 @@ import torch
 from PIL import Image
 
 from diptych.core import Object, Question, Record, Regions
-from diptych.runs.demo.measure import MeasuredScores
-from diptych.runs.demo.page import demo_report
 from diptych.runs.reports.report import Report
 from diptych.tasks.caption import caption_baselines, score_captions
 from diptych.tasks.vqa import score_vqa, vqa_baselines
+from diptych_world.demo.measure import MeasuredScores
+from diptych_world.demo.page import demo_report
 from tests.reports.hostile import HOSTILE
 
 NAMES = ("dog", "boat", HOSTILE)

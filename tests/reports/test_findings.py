@@ -2,13 +2,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from diptych.core import Question, Record
-from diptych.runs.demo.findings import find, missed_things, wrong_by_kind
-from diptych.runs.demo.gallery import STORYBOOK, absent_words, boxes, cider_by_picture, evenly, shown
-from diptych.runs.demo.page import gain_of
 from diptych.runs.reports.charts import chart, draw
 from diptych.runs.reports.labels import lay_out
 from diptych.runs.reports.report import Box, Chart, Curve
 from diptych.tasks.scores import Score
+from diptych_world.demo.findings import find, missed_things, wrong_by_kind
+from diptych_world.demo.gallery import STORYBOOK, absent_words, boxes, cider_by_picture, evenly, shown
+from diptych_world.demo.page import gain_of
 
 NAMES = ("dog", "boat", "other")
 

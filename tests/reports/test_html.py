@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from diptych.runs.demo.measure import MeasuredScores
-from diptych.runs.demo.page import demo_report
 from diptych.runs.reports.html import page, write_report
 from diptych.runs.reports.report import Arm, Headline, Report, ShownPicture
 from diptych.tasks.scores import Score, Scores
+from diptych_world.demo.measure import MeasuredScores
+from diptych_world.demo.page import demo_report
 from tests.reports.hostile import HOSTILE
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}

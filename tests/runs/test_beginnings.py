@@ -14,10 +14,10 @@ from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runs.folder import ModelFolder
 from diptych.runs.start import Nothing, Start, fit_named, fit_to
 from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, SYSTEMS, find_recipe, find_stages
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 from tests.learning import learner_of
 
 

@@ -6,7 +6,10 @@ import pytest
 import torch
 from rich.console import Console
 
-from diptych.runs.demo.detector import (
+from diptych.runtime.errors import CheckpointError
+from diptych.vision.detectors.load import load_detector
+from diptych_world.book import record
+from diptych_world.demo.detector import (
     DetectorRecipe,
     FasterRCNNRecipe,
     SceneBatches,
@@ -16,12 +19,9 @@ from diptych.runs.demo.detector import (
     train_detector,
     truth,
 )
-from diptych.runtime.errors import CheckpointError
-from diptych.storybook.book import record
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.kinds import KINDS
-from diptych.storybook.layout import scene
-from diptych.vision.detectors.load import load_detector
+from diptych_world.detector.detector import StorybookDetector
+from diptych_world.kinds import KINDS
+from diptych_world.layout import scene
 
 
 def recipe(steps: int) -> DetectorRecipe:

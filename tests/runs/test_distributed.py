@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from diptych.runs.demo.detector import DetectorRecipe, train_detector
 from diptych.runs.distributed import in_process, together, until_all_ended
 from diptych.runs.folder import open_model
 from diptych.runtime.errors import CheckpointError, DataError
+from diptych_world.demo.detector import DetectorRecipe, train_detector
 from tests import zygote
 
 PARENT = """

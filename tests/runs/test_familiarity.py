@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from diptych.core import Record, Regions
 from diptych.runs.familiarity import FILE, Familiarity, described, measured
 from diptych.runtime.errors import CheckpointError
-from diptych.storybook.detector.detector import KIND
+from diptych_world.detector.detector import KIND
 
 
 def regions(direction: int, score: float, seed: int, count: int = 4) -> Regions:

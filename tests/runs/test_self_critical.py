@@ -24,11 +24,11 @@ from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.run import run
 from diptych.runs.start import fit_to
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError, TrainingError
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, Recipe, find_recipe
 from diptych.tasks.rewards import FREQUENCIES, BatchCider, CorpusCider, human_captions
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 from tests.learning import learner_of, notes_of
 
 TINY = ("model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32")

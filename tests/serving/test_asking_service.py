@@ -11,8 +11,8 @@ import pytest
 from diptych.api.model import load
 from diptych.cli import run_verb
 from diptych.runtime.errors import UnsupportedError
-from diptych.serving.service.pictures import PictureGallery
-from diptych.serving.service.service import Service
+from diptych_serve.service.pictures import PictureGallery
+from diptych_serve.service.service import Service
 from tests.service import listening, make_model, picture
 
 MAKES = "diptych finetune retrieval --data DATA --model sample --out RUN"

@@ -5,9 +5,9 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
-from diptych.serving.service.pictures import EXAMPLES, drawn_examples
-from diptych.storybook.book import Storybook
-from diptych.storybook.render import render
+from diptych_serve.service.pictures import EXAMPLES, drawn_examples
+from diptych_world.book import Storybook
+from diptych_world.render import render
 
 SEED = 2020  # of the scenes, which are from the split "test"; to make the files again, save `render(scene, 2)` as PNG
 

@@ -24,15 +24,15 @@ from diptych.inference import Predictor
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runtime.errors import OutputError, ServingError
 from diptych.runtime.outputs import whole_folder
-from diptych.serving.export import runner, write
-from diptych.serving.export.programs import REGIONS
-from diptych.serving.export.write import export
 from diptych.systems import SYSTEMS, find_recipe
 from diptych.tasks.answers import Answers
 from diptych.tasks.vqa import VQA, AskRequest
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detectors.grid import Grid
 from diptych.vision.detectors.selection import Selection
+from diptych_serve.export import runner, write
+from diptych_serve.export.programs import REGIONS
+from diptych_serve.export.write import export
 from tests import toy, zygote
 
 TOKENS = Tokens.train(["a red kite over a beach", "what colour is the dog"], 80)

@@ -21,8 +21,8 @@ from tokenizers import Tokenizer
 from diptych.data.store.texts import SPECIAL
 from diptych.data.store.tokens import Tokens
 from diptych.runtime.errors import DataError
-from diptych.serving.export.write import runner_source
 from diptych.vision.image_files import open_pixels
+from diptych_serve.export.write import runner_source
 from tests.vision.test_orientations import grey_tiff
 
 RAMP = np.tile(np.linspace(0, 1, 64), (48, 1))

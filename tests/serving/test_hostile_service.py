@@ -11,9 +11,9 @@ from threading import Thread
 import pytest
 
 from diptych.cli import main
+from diptych.inference import client as clients
 from diptych.inference.client import Client
 from diptych.runtime.errors import DataError, ServingError
-from diptych.serving import client as clients
 from diptych.tasks import CAPTION
 from diptych.tasks.caption import CaptionRequest
 from tests.service import picture

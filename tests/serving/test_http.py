@@ -17,13 +17,13 @@ import pytest
 from benchmarks.hostile_images import jpeg_of_many_scans, plain_ppm, tiff_of_one_tile
 from diptych.inference import Predictor
 from diptych.runtime.errors import GalleryError
-from diptych.serving.service import protocol
-from diptych.serving.service.limits import Limits
-from diptych.serving.service.pictures import PictureGallery
-from diptych.serving.service.server import is_loopback
-from diptych.serving.service.service import Service
-from diptych.serving.service.uploads import NICE
 from diptych.vision.decoder import Decoders
+from diptych_serve.service import protocol
+from diptych_serve.service.limits import Limits
+from diptych_serve.service.pictures import PictureGallery
+from diptych_serve.service.server import is_loopback
+from diptych_serve.service.service import Service
+from diptych_serve.service.uploads import NICE
 from tests.service import Local, listening, make_model, picture, problem
 
 Address = tuple[str, int]

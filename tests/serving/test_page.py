@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from diptych.serving.service.service import Service
 from diptych.systems import add_task
+from diptych_serve.service.service import Service
 from tests.chromium import FIELDS, PHONE, choose_picture, done, needs_chromium, opened, press_until, started, sync_api
 from tests.journeys.broken_off import BROKEN_OFF
 from tests.service import make_model, picture
@@ -145,7 +145,7 @@ def test_what_is_missing_is_told_and_focused(page):
 
 
 def test_a_full_queue_is_told_in_words(page, served):
-    from diptych.serving.service.worker import Job
+    from diptych_serve.service.worker import Job
 
     worker, held, begun = served[1].worker, threading.Event(), threading.Event()
     answer = worker.answer_batch

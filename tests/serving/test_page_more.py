@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from diptych.serving.service.service import Service
+from diptych_serve.service.service import Service
 from tests.chromium import (
     FIELDS,
     PHONE,

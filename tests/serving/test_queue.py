@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from diptych.inference import Predictor
-from diptych.serving.service.limits import Limits
-from diptych.serving.service.problems import RequestRefused
-from diptych.serving.service.service import Service
-from diptych.serving.service.worker import Job, Worker
 from diptych.vision.decoder import Decoders
+from diptych_serve.service.limits import Limits
+from diptych_serve.service.problems import RequestRefused
+from diptych_serve.service.service import Service
+from diptych_serve.service.worker import Job, Worker
 from tests.service import Local, hold, listening, make_model, picture, problem
 
 

@@ -21,10 +21,10 @@ from diptych.inference.contact_sheet import write_sheet
 from diptych.runs.evaluation.retrieve import Extent, retrieve
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runtime.errors import DataError, DiptychError, RecipeError, ServingError
-from diptych.storybook.detector.detector import StorybookDetector
 from diptych.systems import SYSTEMS, find_recipe
 from diptych.tasks.two_towers import choose
 from diptych.vision.detectors.selection import Selection
+from diptych_world.detector.detector import StorybookDetector
 from tests import toy
 
 COLOURS = ("red", "green", "blue", "white", "black")

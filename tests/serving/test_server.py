@@ -27,10 +27,10 @@ from diptych.cli import app
 from diptych.inference import Predictor
 from diptych.inference.client import Client
 from diptych.runtime.errors import DataError, RecipeError, ServingError
-from diptych.serving.service import protocol, server
-from diptych.serving.service.service import Service
 from diptych.tasks import CAPTION
 from diptych.tasks.caption import CaptionRequest
+from diptych_serve.service import protocol, server
+from diptych_serve.service.service import Service
 from tests import zygote
 from tests.service import listening, make_model, picture
 
@@ -266,6 +266,6 @@ def test_pictures_want_a_model_that_searches(tmp_path):
 
 def test_a_missing_extra_is_one_sentence(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "diptych.serving.service.server")
+    monkeypatch.delitem(sys.modules, "diptych_serve.service.server")
     with pytest.raises(RecipeError, match="a service needs uvicorn, of the extra `serve`"):
         app(["serve", str(model.folder.folder)], standalone_mode=False)

@@ -21,10 +21,10 @@ from diptych.api.model import Model
 from diptych.core import FeatureContract
 from diptych.inference import Predictor
 from diptych.runtime.errors import GalleryError
-from diptych.serving.service.pictures import PictureGallery
-from diptych.serving.service.service import Service
 from diptych.tasks import tasks_by_verb
 from diptych.tasks.answers import UNKNOWN
+from diptych_serve.service.pictures import PictureGallery
+from diptych_serve.service.service import Service
 from tests.service import Local, hold, make_model, picture, problem
 
 
@@ -275,7 +275,7 @@ def test_the_page_and_the_documents_name_no_other_host(local):
 
 
 def test_the_log_has_a_line_for_each_request_and_nothing_of_what_was_asked(local, caplog):
-    from diptych.serving.service import guard
+    from diptych_serve.service import guard
 
     guard.log.propagate = True
     with caplog.at_level("INFO", "diptych.serve"):

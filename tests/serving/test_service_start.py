@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from diptych.api.model import load
-from diptych.serving.service.limits import Limits
-from diptych.serving.service.server import bind
-from diptych.serving.service.service import Service
+from diptych_serve.service.limits import Limits
+from diptych_serve.service.server import bind
+from diptych_serve.service.service import Service
 from tests.service import Local, make_model
 
 
@@ -59,7 +59,7 @@ def test_a_model_without_a_detector_is_told_before_it_is_served(tmp_path):
 
 
 def test_a_batch_waits_to_become_as_large_as_the_last_and_no_longer():
-    from diptych.serving.service.worker import Job, Worker
+    from diptych_serve.service.worker import Job, Worker
 
     batches: list[list[Job]] = []
     there = threading.Event()

@@ -9,15 +9,15 @@ from PIL import Image
 
 from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import Architecture, ModelFolder
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.systems import SYSTEMS, find_recipe
 from diptych.vision.detectors.selection import Selection
+from diptych_world.detector.detector import StorybookDetector
+from diptych_world.detector.network import DetectorConfig, SmallDetector
 
 # Of our own what trains, scores, reports and draws; of others what is slow to import and not needed.
 UNWANTED = (
     "diptych.training.trainer", "diptych.training.optimizer", "diptych.training.distribution", "diptych.training.log",
-    "diptych.runs.evaluation", "diptych.runs.reports", "diptych.runs.demo", "diptych.runs.run", "diptych.runs.learner",
+    "diptych.runs.evaluation", "diptych.runs.reports", "diptych_world.demo", "diptych.runs.run", "diptych.runs.learner",
     "diptych.runs.stages", "diptych.inference.drawing", "diptych.inference.contact_sheet", "diptych.inference.search",
     "diptych.data.formats", "torchvision", "torch._dynamo", "torch._inductor", "sympy", "jinja2", "scipy",
     "huggingface_hub", "rich.console", "tensorboard", "faiss", "timm", "pycocotools", "sacremoses",

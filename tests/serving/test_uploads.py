@@ -18,12 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from diptych.serving.service.guard import POLICY
-from diptych.serving.service.limits import Limits
-from diptych.serving.service.problems import RequestRefused
-from diptych.serving.service.service import Service
-from diptych.serving.service.uploads import parse
 from diptych.tasks import interfaces
+from diptych_serve.service.guard import POLICY
+from diptych_serve.service.limits import Limits
+from diptych_serve.service.problems import RequestRefused
+from diptych_serve.service.service import Service
+from diptych_serve.service.uploads import parse
 from tests.service import Local, make_model, picture, problem
 
 FORM = "multipart/form-data; boundary=x"

@@ -15,7 +15,7 @@ from diptych.data.formats import table as formats
 from diptych.data.formats.parsing import BAD, Skips
 from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runtime.errors import DataError
-from diptych.storybook.files import write
+from diptych_world.files import write
 
 MANY = 6  # entries of each file; the third is damaged
 IMAGES = [{"id": 70 + n, "file_name": f"{n}.jpg", "width": 100, "height": 50} for n in range(MANY)]

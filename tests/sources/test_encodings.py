@@ -13,13 +13,13 @@ from diptych.data.formats.parsing import Skips, first_line, read_lines
 from diptych.data.formats.table import read
 from diptych.data.store.corpus import Lines
 from diptych.data.store.tokens import SPECIAL, Tokens
-from diptych.mining.lists import read_entries
-from diptych.mining.pages import inputs
-from diptych.mining.pages.texts import Vocabularies
-from diptych.mining.scorer import labelled
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import as_text, opened_text, saved_json, text_of
 from diptych.vision.features.profile import NAMED_IN, name_of
+from diptych_mine.lists import read_entries
+from diptych_mine.pages import inputs
+from diptych_mine.pages.texts import Vocabularies
+from diptych_mine.scorer import labelled
 
 MARK = "\ufeff"
 ENCODINGS: dict[str, Callable[[str], bytes]] = {

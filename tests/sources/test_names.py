@@ -11,8 +11,8 @@ from PIL import Image
 from diptych.core import Record
 from diptych.data.formats.parsing import BAD, Skips
 from diptych.data.formats.table import read
-from diptych.mining.pages.tars import tar_lines
 from diptych.runtime.errors import DataError
+from diptych_mine.pages.tars import tar_lines
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from pycocotools.coco import COCO
 from diptych.core import Record
 from diptych.data.formats.storybook import read
 from diptych.runtime.errors import DataError, OutputError
-from diptych.storybook import files as files_module
-from diptych.storybook import official
-from diptych.storybook.book import record
-from diptych.storybook.files import write
-from diptych.storybook.layout import scene
-from diptych.storybook.render import render
-from diptych.storybook.sheet import show
+from diptych_world import files as files_module
+from diptych_world import official
+from diptych_world.book import record
+from diptych_world.files import write
+from diptych_world.layout import scene
+from diptych_world.render import render
+from diptych_world.sheet import show
 from tests.attack.outputs import contents
 
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.core import Record
-from diptych.storybook.book import Storybook, record
-from diptych.storybook.kinds import COLOURS
-from diptych.storybook.layout import scene
 from diptych.tasks import ENTAILMENT
+from diptych_world.book import Storybook, record
+from diptych_world.kinds import COLOURS
+from diptych_world.layout import scene
 
 ENOUGH = 40  # times that a form must have been seen before its usual answer is trusted
 

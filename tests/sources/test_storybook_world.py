@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.runtime.errors import DataError
-from diptych.storybook.book import Storybook, record
-from diptych.storybook.kinds import COLOURS, KINDS, SIZES, colours_of, is_rare
-from diptych.storybook.layout import scene
-from diptych.storybook.render import render
-from diptych.storybook.sprites import sprite
-from diptych.storybook.world import SIDE, SPLITS, Figure, Scene
+from diptych_world.book import Storybook, record
+from diptych_world.kinds import COLOURS, KINDS, SIZES, colours_of, is_rare
+from diptych_world.layout import scene
+from diptych_world.render import render
+from diptych_world.sprites import sprite
+from diptych_world.world import SIDE, SPLITS, Figure, Scene
 
 numbers = st.integers(0, 10**6)
 splits = st.sampled_from(SPLITS)
@@ -89,7 +89,7 @@ def test_truth_is_within_bounds(seed: int, split: str, index: int) -> None:
 
 def test_a_covered_thing_is_visible_by_its_share() -> None:
     """The front half of a box hides what is behind it, to the pixel."""
-    from diptych.storybook.truth import seen
+    from diptych_world.truth import seen
 
     back = figure("box", "red")
     mask = sprite(back).mask

@@ -10,8 +10,6 @@ from diptych.core import Question, Record
 from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.runtime.errors import DataError
-from diptych.storybook.book import record
-from diptych.storybook.layout import scene
 from diptych.systems import RECIPES, find_recipe
 from diptych.tasks.answers import Answers, rule_notes
 from diptych.tasks.run import predict_records
@@ -19,6 +17,8 @@ from diptych.tasks.spec import TrainingRecords
 from diptych.tasks.vqa import VQA, score_vqa, vqa_baselines
 from diptych.testing import EIGHT
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych_world.book import record
+from diptych_world.layout import scene
 from tests.deciding import TOKENS
 from tests.learning import learner_of
 from tests.tasks.test_overfit import case_of

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from diptych.runtime.errors import CheckpointError
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import DetectorConfig, SmallDetector
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detectors import weights
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.image_feature import WithImageFeature
 from diptych.vision.detectors.selection import Selection
 from diptych.vision.detectors.weights import check_detector, read_detector
+from diptych_world.detector.detector import StorybookDetector
+from diptych_world.detector.network import DetectorConfig, SmallDetector
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from torch.hub import get_dir
 
 from diptych.core import Object, Record
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
-from diptych.storybook.detector.network import DetectorConfig
-from diptych.storybook.detector.training import detection_batch
 from diptych.vision.detectors.faster_rcnn import LOSSES, FasterRCNN, FasterRCNNConfig, FasterRCNNDetection
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.selection import Selection
+from diptych_world.detector.network import DetectorConfig
+from diptych_world.detector.training import detection_batch
 
 SHAPE = FasterRCNNConfig("fasterrcnn_mobilenet_v3_large_320_fpn", ("background", "cat", "dog"), shorter=64, longer=96)
 EXACTLY = Selection(most=5, least=5)

@@ -12,11 +12,11 @@ import pytest
 from PIL import Image, ImageCms, PngImagePlugin
 
 from diptych.data.formats.table import read
-from diptych.mining.judge.decode import measure
-from diptych.mining.pages.tars import tar_lines
-from diptych.mining.settings import PictureRules
-from diptych.serving.export import runner
 from diptych.vision.image_files import count_frames, open_pixels, picture_size, read_header, read_pixels
+from diptych_mine.judge.decode import measure
+from diptych_mine.pages.tars import tar_lines
+from diptych_mine.settings import PictureRules
+from diptych_serve.export import runner
 
 WIDE = np.zeros((40, 60, 3), np.uint8)
 WIDE[:10, 45:] = 250  # the marked corner of the upright image: x 45 to 60, y 0 to 10

@@ -13,7 +13,6 @@ import pytest
 import torch
 from PIL import Image
 
-from diptych.mining.judge.onnx_judge import OnnxJudge
 from diptych.runtime.errors import DataError, DiptychError
 from diptych.vision import pictures
 from diptych.vision.archives import members, read_member
@@ -22,6 +21,7 @@ from diptych.vision.features.vl_bert import Archive
 from diptych.vision.image_files import find_pictures, read_header
 from diptych.vision.pictures import open_picture
 from diptych.vision.upright import TooManyPixels
+from diptych_mine.judge.onnx_judge import OnnxJudge
 
 RED, WHITE = [255, 0, 0], [255, 255, 255]
 

@@ -8,9 +8,6 @@ from torch.nn.functional import cross_entropy
 
 from diptych.core import IGNORE, Object, Record
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
-from diptych.storybook.detector.detector import StorybookDetector
-from diptych.storybook.detector.network import STRIDE, DetectorConfig, Maps, SmallDetector
-from diptych.storybook.detector.training import Detection, centre_spots, detection_batch
 from diptych.systems import find_selection
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.ground_truth import GroundTruth
@@ -18,6 +15,9 @@ from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.open import open_detector
 from diptych.vision.detectors.selection import Selection
 from diptych.vision.detectors.weights import read_detector, write_detector
+from diptych_world.detector.detector import StorybookDetector
+from diptych_world.detector.network import STRIDE, DetectorConfig, Maps, SmallDetector
+from diptych_world.detector.training import Detection, centre_spots, detection_batch
 
 SHAPE = DetectorConfig(
     kinds=("square", "bar"),

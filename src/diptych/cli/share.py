@@ -1,15 +1,13 @@
-"""The verbs `push` (to the Hugging Face hub) and `export` (to programs that run without Diptych)."""
+"""The verb `push`: upload a model to the Hugging Face hub."""
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from typer import Argument, Option
 
 from diptych.cli.app import Revision, hold
 from diptych.cli.outputs import OutFolder
-
-Format = Literal["torch", "onnx"]
 
 
 def push(
@@ -49,22 +47,3 @@ def push(
         print(f"{target}: {len(hub.files_of(folder)) + 1} files; nothing was pushed")
     else:
         print(hub.push(folder, repository, card, private))
-
-
-def export(
-    *,
-    model: str = Argument(metavar="MODEL", help="Model folder, folder of a run, or user/name on the hub."),
-    out: Annotated[Path, OutFolder("programs")] = Option(..., help="Folder to write the programs and their runner to."),
-    form: Format = Option("onnx", "--format", help="Format of the programs: torch (torch.export) or onnx."),
-    revision: Revision = None,
-) -> None:
-    """Write a model as programs that run without Diptych."""
-    from diptych.serving.export.write import export
-
-    hold(out, "programs", temporary=False)
-    from diptych.inference.open import open_folder
-
-    made = export(open_folder(model, revision=revision), out, form, lambda line: print(line, file=sys.stderr))
-    print(
-        f"{out}: {', '.join(made)}; try it: python {out / 'run.py'} PICTURE" + (" QUESTION" if "answer" in made else "")
-    )

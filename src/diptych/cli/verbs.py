@@ -75,7 +75,7 @@ VERBS = {
         "Print how well each text matches each image: the probability of a match, or the cosine of two-tower vectors.",
     ),
     "search": VerbEntry("diptych.cli.search:search", USE, "Rank a folder of images by how well they match a text."),
-    "serve": VerbEntry("diptych.cli.serve:serve", USE, "Answer requests over HTTP, and show a page to try the models."),
+    "serve": VerbEntry("diptych_serve.cli:serve", USE, "Answer requests over HTTP, and show a page to try the models."),
     "plot": VerbEntry("diptych.cli.plot:plot", TRAIN, "Draw the losses, validation scores and learning rates of runs."),
     "recipes": VerbEntry(
         "diptych.cli.recipes:recipes", TRAIN,
@@ -101,7 +101,7 @@ VERBS = {
     ),
     "tokenizer": VerbEntry("diptych.cli.data:tokenizer", DATA, "Learn vocabularies of texts."),
     "mine": VerbEntry(
-        "diptych.cli.mine:mine", DATA,
+        "diptych_mine.cli:mine", DATA,
         "Make records of images and texts from web pages (ImageBERT's LAIT).",
     ),
     "completion": VerbEntry(
@@ -114,17 +114,17 @@ VERBS = {
         TyperCommand,  # not `Verb`: this command lists plugin errors itself
     ),
     "push": VerbEntry("diptych.cli.share:push", SHARE, "Upload a model to the Hugging Face hub, with a model card."),
-    "export": VerbEntry("diptych.cli.share:export", SHARE, "Write a model as programs that run without Diptych."),
+    "export": VerbEntry("diptych_serve.cli:export", SHARE, "Write a model as programs that run without Diptych."),
     "import": VerbEntry(
         "diptych.cli.importing:imports", SHARE,
         "Turn an official checkpoint, or a detector's file, into a folder of Diptych.",
     ),
     "demo": VerbEntry(
-        "diptych.cli.world:demo", WORLD,
+        "diptych_world.cli:demo", WORLD,
         "Run the whole pipeline on drawn images: draw, extract, pre-train, fine-tune, caption and answer.",
     ),
     "storybook": VerbEntry(
-        "diptych.cli.world:storybook", WORLD,
+        "diptych_world.cli:storybook", WORLD,
         "Write and show the drawn world, and train a detector for it.",
     ),
 }  # fmt: skip

@@ -25,12 +25,12 @@ from collections.abc import Iterable, Sequence, Sized
 from difflib import get_close_matches
 from pathlib import Path
 
+from diptych.runtime.packages import OWN
 from diptych.runtime.terminal import printable
 
 # Files whose lines a notebook does not show.
-INNER_FRAME = re.compile(
-    rf"^({re.escape(str(Path(__file__).parents[1]) + os.sep)}|{re.escape(contextlib.__file__)}$)|[/\\]IPython[/\\]"
-)
+_OWN = "|".join(re.escape(str(Path(__file__).parents[2] / name) + os.sep) for name in OWN)
+INNER_FRAME = re.compile(rf"^({_OWN}|{re.escape(contextlib.__file__)}$)|[/\\]IPython[/\\]")
 
 SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # plural -> singular of nouns that do not just add an s
 

@@ -22,6 +22,7 @@ from threading import RLock
 from typing import Any
 
 from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError, nearest
+from diptych.runtime.packages import is_own
 
 GROUP, VERBS = "diptych", "diptych.verbs"
 CHOSEN, TASKS = "DIPTYCH_PLUGINS", "diptych.tasks:TASKS"
@@ -198,7 +199,7 @@ def _owner(word: str, name: str, value: object) -> str:
     # The module is that of a system's `objectives`, of a task's `build`, or of the entry itself.
     parts = (getattr(value, part, None) for part in ("objectives", "build"))
     root = _root(str(getattr(next(filter(None, parts), value), "__module__", GROUP)))
-    return "Diptych" if root == GROUP else root
+    return "Diptych" if is_own(root) else root
 
 
 def _root(module: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Sequence
 from diptych.models import HEADS
 from diptych.models.heads import label_head
 from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.packages import OWN
 from diptych.runtime.plugins import plugins, unknown_name
 from diptych.systems.image_bert import SYSTEM as IMAGE_BERT
 from diptych.systems.ledger import papers
@@ -94,7 +95,7 @@ def _note_owner(word: str, names: Sequence[str], taken: Container[str]) -> None:
 def _title(module: str) -> str:
     """Return the package and version of a module, or the module's name if it is not from an installed plugin."""
     root = module.partition(".")[0]
-    titles = {"diptych": "Diptych"} | {one.module.partition(".")[0]: one.title for one in plugins()}
+    titles = dict.fromkeys(OWN, "Diptych") | {one.module.partition(".")[0]: one.title for one in plugins()}
     return titles.get(root, module)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from diptych.core import Batch, States, Update
 from diptych.runtime.errors import ProtocolError
+from diptych.runtime.packages import is_own
 from diptych.runtime.plugins import titled
 
 FIRST_STEPS = 8  # at least one of the first 8 steps must have targets
@@ -44,7 +45,7 @@ def raise_without_targets(update: Update, steps: int) -> None:
     It does nothing for Diptych's own objectives. For them, the data can be the cause, such as expressions that match no
     region.
     """
-    objectives = [one for one in getattr(update, "objectives", ()) if not type(one).__module__.startswith("diptych.")]
+    objectives = [one for one in getattr(update, "objectives", ()) if not is_own(type(one).__module__)]
     if not objectives:
         return
     names = ", ".join(f"{titled(one)} ({one.name})" for one in objectives)

@@ -51,7 +51,7 @@ _ONNX = ("--set", "--backbone", "--class-names", "--region-selection")
 DETECTORS: dict[str, DetectorKind] = {  # keys: the values of `kind` in detector.json
     "ground-truth": DetectorKind(f"{_IN}.ground_truth:GroundTruth", {"ground-truth": ()}),
     "given": DetectorKind(f"{_IN}.given:GivenRegions", {"given": ("--features", "--boxes")}),
-    "storybook-detector": DetectorKind("diptych.storybook.detector.detector:StorybookDetector", draws="storybook"),
+    "storybook-detector": DetectorKind("diptych_world.detector.detector:StorybookDetector", draws="storybook"),
     "faster-rcnn": DetectorKind(
         f"{_IN}.faster_rcnn:FasterRCNN", {"fasterrcnn_*": ("--weights", "--region-selection", "--set")}
     ),

@@ -1,0 +1,304 @@
+"""The inputs of a run: recognise their kinds by name and content, and divide them into shards."""
+
+import hashlib
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from diptych.data.check import SCORED
+from diptych.data.formats import conceptual
+from diptych.data.formats.format import usual_split
+from diptych.data.formats.image_folder import CAPTIONS
+from diptych.data.formats.values import listed_texts
+from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.files import as_text, files_below, opened_text, parse_json, sha256_of, text_of
+from diptych_mine.pages import addresses
+from diptych_mine.tables import digest
+
+InputKind = Literal["warc", "html", "visit", "pairs", "tar", "pictures"]
+WANTED = (
+    "WARC files, a folder of .html (with --base or an addresses.tsv), a list of page URLs, image URLs with texts "
+    "(.tsv, .parquet, .jsonl), img2dataset's .tar, or a .jsonl of images with captions"
+)
+IN_A_SHARD = 1_000
+ADDRESS = re.compile(r"^https?://", re.I)
+ADDRESS_KEYS = ("url", "address", "image_url", "URL")
+TEXT_KEYS = ("caption", "text", "alt", "TEXT", "captions")
+COLUMNS = {  # content of a column -> usual names of the column, in lower case; names of the first group are preferred
+    "url": (("url", "address", "image_url"), ("imageurl", "image_link", "link")),
+    "caption": (("caption", "text", "alt"), CAPTIONS),
+    "split": ((conceptual.SPLIT,),),
+}
+HERE = "file:"  # prefix of the URLs of images on this disk or in a tar
+OF_SPLIT = "of a val or test split"
+
+
+@dataclass(frozen=True)
+class MiningInput:
+    """An input of a run: a file or a folder."""
+
+    kind: InputKind
+    path: Path
+    digest: str
+    base: str = ""
+
+    def shards(self, parts: Sequence[Sequence[int]] = ()) -> list[dict[str, Any]]:
+        """Return the plan of each shard.
+
+        A plan's `key` does not depend on the path. `parts`: (start, end) of the parts of a WARC.
+        """
+        spec = {"kind": self.kind, "path": str(self.path), "base": self.base, "start": 0, "count": -1}
+        if self.kind == "tar":
+            return [spec | {"key": digest(self.kind, self.digest)}]
+        if self.kind == "warc":
+            return [spec | {"part": [*part], "key": digest(self.kind, self.digest, *part)} for part in parts]
+        count = len(html_files(self.path)) if self.kind == "html" else sum(1 for _ in lines(self.path, self.kind))
+        return [
+            spec | {"start": start, "count": IN_A_SHARD, "key": digest(self.kind, self.digest, self.base, start)}
+            for start in range(0, max(count, 1), IN_A_SHARD)
+        ]
+
+
+def recognise(given: Sequence[Path], base: str | None) -> list[MiningInput]:
+    """Return the inputs at these paths, sorted, so that the order of the paths does not matter.
+
+    Raises RecipeError for unknown files.
+    """
+    inputs: dict[str, MiningInput] = {}
+    for path in given:
+        for source in _sources(path, base):
+            inputs.setdefault(digest(source.kind, source.digest, source.base), source)
+    if not inputs:
+        raise RecipeError(f"no inputs; expected {WANTED}")
+    return [inputs[key] for key in sorted(inputs)]
+
+
+def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
+    if not path.exists():
+        raise RecipeError(f"{path} does not exist; expected {WANTED}")
+    if path.is_file():
+        kind = _kind(path)
+        yield MiningInput(kind, path, _digest_of_list(path) if kind == "pictures" else sha256_of(path))
+        return
+    files = [p for p in files_below(path) if p.is_file() and p.name.lower().endswith((".warc", ".warc.gz", ".tar"))]
+    for one in files:
+        yield MiningInput(_kind(one), one, sha256_of(one))
+    if not files:
+        pages = html_files(path)
+        if not pages:
+            raise RecipeError(f"{path} holds no .warc, .tar or .html; expected {WANTED}")
+        if base is None and not (path / "addresses.tsv").is_file():
+            table = path / "addresses.tsv"
+            raise RecipeError(f"the URLs of the pages in {path} are unknown; pass --base URL, or write {table}")
+        digest = hashlib.sha256()
+        for one in (*pages, *([path / "addresses.tsv"] if base is None else [])):
+            digest.update(f"{one.relative_to(path)}\0{sha256_of(one)}\0".encode())
+        yield MiningInput("html", path, digest.hexdigest(), base or "")
+
+
+def _digest_of_list(path: Path) -> str:
+    """Return a digest of a list of image files and of these files."""
+    hashed = hashlib.sha256(sha256_of(path).encode())
+    for line in lines(path, "pictures"):
+        with suppress(OSError, ValueError):  # missing files are counted later
+            hashed.update(f"{line.address}\0{sha256_of(path.parent / line.address.removeprefix(HERE))}\0".encode())
+    return hashed.hexdigest()
+
+
+def _kind(path: Path) -> InputKind:
+    with path.open("rb") as file:
+        start = file.read(4096)
+    name = path.name.lower()
+    if name.endswith((".warc", ".warc.gz")) or _inside(start).startswith(b"WARC/"):
+        return "warc"
+    if name.endswith(".tar") or start[257:262] == b"ustar":
+        return "tar"
+    if start[:4] == b"PAR1" or name.endswith((".tsv", ".parquet")):
+        return "pairs"
+    first = as_text(start, "replace").lstrip().splitlines()[:1]
+    if name.endswith((".jsonl", ".ndjson")) or (first and first[0].startswith("{")):
+        return _kind_of_line(path, first[0] if first else "")
+    if first and ADDRESS.match(first[0]):
+        return "visit"
+    raise RecipeError(f"{path} cannot be mined; expected {WANTED}")
+
+
+def _kind_of_line(path: Path, line: str) -> InputKind:
+    try:
+        with opened_text(path, "replace") as file:
+            entry = parse_json(file.readline() or line)
+    except ValueError as error:
+        raise RecipeError(f"{path}: its first line is not JSON ({error}); expected {WANTED}") from error
+    if isinstance(entry, dict) and not {"image", *ADDRESS_KEYS}.isdisjoint(entry):
+        return "pictures" if "image" in entry else "pairs"
+    raise RecipeError(f"{path}: its first line has neither `url` nor `image`; expected {WANTED}")
+
+
+def _inside(start: bytes) -> bytes:
+    if start[:2] != b"\x1f\x8b":
+        return start
+    try:
+        return zlib.decompressobj(31).decompress(start, 64)
+    except zlib.error:
+        return b""
+
+
+def html_files(folder: Path) -> list[Path]:
+    return [p for p in files_below(folder) if p.suffix.lower() in (".html", ".htm", ".xhtml") and p.is_file()]
+
+
+def page_addresses(folder: Path, base: str) -> dict[str, str]:
+    """Return path in the folder -> URL of the page.
+
+    URLs come from addresses.tsv (`file TAB address`). Without this file, a URL is `base` followed by the path.
+    """
+    if base:
+        names = [one.relative_to(folder).as_posix() for one in html_files(folder)]
+        return {name: addresses.absolute(f"{base.removesuffix('/')}/", name) for name in names}
+    listed = {}
+    for line in text_of(folder / "addresses.tsv", "replace").splitlines():
+        name, tab, address = line.partition("\t")
+        if tab:
+            listed[name.strip()] = address.strip()
+    return listed
+
+
+@dataclass(frozen=True)
+class InputLine:
+    """An entry of an input list: an image with texts, or a page.
+
+    `bad`: why the entry cannot be used; empty for a good entry.
+    """
+
+    address: str = ""
+    texts: tuple[str, ...] = ()
+    page: str = ""
+    bad: str = ""
+
+
+def lines(path: Path, kind: str) -> Iterator[InputLine]:
+    """Yield the entries of a list.
+
+    `kind`: `pairs` (image URLs with texts), `visit` (page URLs) or `pictures` (image files on this disk).
+    """
+    with path.open("rb") as start:
+        if kind == "pairs" and start.read(4) == b"PAR1":
+            yield from _parquet(path)
+            return
+    tabbed, header = path.suffix.lower() == ".tsv", None
+    with opened_text(path, "replace") as file:
+        for number, text in enumerate(filter(str.strip, file)):
+            if kind == "visit":
+                yield _line({"url": text.strip()})
+            elif not tabbed:
+                yield _json(text, kind)
+            elif number or (header := _header(text)) is None:
+                yield _tabbed(text, header)
+
+
+def _line(entry: Mapping[str, object]) -> InputLine:
+    """Return an entry with `url`, `caption` and `split`."""
+    address = entry.get("url")
+    if held_out(entry):
+        return InputLine(bad=OF_SPLIT)
+    usable = isinstance(address, str) and ADDRESS.match(address)
+    return InputLine(str(address), texts_of(entry.get("caption"))) if usable else InputLine(bad="no address")
+
+
+def held_out(entry: Mapping[str, object]) -> bool:
+    """Return True if an entry is of a val or test split, such as `dev` or `testA`. Only training data is mined."""
+    splits = [str(value) for name, value in entry.items() if name.lower() == conceptual.SPLIT]
+    return any(usual_split(one).lower().startswith(SCORED) for one in splits)
+
+
+def texts_of(captions: object) -> tuple[str, ...]:
+    """Return a text, or each text of a list. The list may also be written as a string. Empty texts are left out."""
+    listed = listed_texts(captions) if isinstance(captions, str) else captions
+    texts = listed if isinstance(listed, list) else [listed]
+    return tuple(one for one in texts if isinstance(one, str) and one.strip())
+
+
+def _parquet(path: Path) -> Iterator[InputLine]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+        names = file.schema_arrow.names
+        roles = _roles(names)
+        if not {"url", "caption"} <= roles.keys():
+            raise DataError(f"{path} has the columns {', '.join(names)}; expected `url` with `caption` or `text`")
+        for batch in file.iter_batches(columns=[names[at] for at in roles.values()]):
+            for row in zip(*(map(_cell, batch[names[at]].to_pylist()) for at in roles.values()), strict=True):
+                yield _line(dict(zip(roles, row, strict=True)))
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not a complete Parquet file ({error}); copy the file again") from error
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _roles(names: Sequence[str]) -> dict[str, int]:
+    """Return what a column holds (see COLUMNS) -> its index."""
+    lower = [name.strip().strip('"').lower() for name in names]
+    at = {
+        role: next((lower.index(name) for group in groups for name in lower if name in group), None)
+        for role, groups in COLUMNS.items()
+    }
+    return {role: place for role, place in at.items() if place is not None}
+
+
+def _header(line: str) -> dict[str, int] | None:
+    """Return the columns that a header names; None if the line is not a header.
+
+    If a header names the URL and only one other column, this is the caption.
+    """
+    names = line.rstrip("\r\n").split("\t")
+    if any(map(ADDRESS.match, names)):
+        return None
+    roles = _roles(names)
+    others = [at for at in range(len(names)) if at not in roles.values()]
+    if "url" in roles and "caption" not in roles and len(others) == 1:
+        roles["caption"] = others[0]
+    return roles | {"": len(names)} if "caption" in roles else None
+
+
+def _tabbed(text: str, header: dict[str, int] | None) -> InputLine:
+    """Read a line of a TSV by its header. Without one, the caption is the column before the URL.
+
+    If the URL is first, the caption is the next column. Other columns, such as labels, are left out.
+    """
+    fields = [one.strip() for one in text.rstrip("\r\n").split("\t")]
+    sure = (*filter(conceptual.ADDRESS.match, fields), *filter(ADDRESS.match, fields), "")
+    if header is not None:
+        if len(fields) != header[""]:
+            return InputLine(bad="other columns than the header")
+        return _line({"url": sure[0]} | {role: fields[at] for role, at in header.items() if role})
+    at = fields.index(sure[0]) if sure[0] else 0
+    others = reversed(fields[:at]) if at else fields[1:]
+    return _line({"url": sure[0], "caption": next((one for one in others if not conceptual.ADDRESS.match(one)), "")})
+
+
+def _json(text: str, kind: str) -> InputLine:
+    try:
+        entry = parse_json(text)
+    except ValueError:
+        return InputLine(bad="no JSON")
+    if not isinstance(entry, dict):
+        return InputLine(bad="no object")
+    if held_out(entry):
+        return InputLine(bad=OF_SPLIT)
+    keys = ("image",) if kind == "pictures" else ADDRESS_KEYS
+    where = next((entry[key] for key in keys if isinstance(entry.get(key), str)), None)
+    captions = next((entry[key] for key in TEXT_KEYS if isinstance(entry.get(key), str | list) and entry[key]), ())
+    page = entry.get("page")
+    if not where or (kind != "pictures" and not ADDRESS.match(where)):  # `pairs` must not read files on this disk
+        return InputLine(bad="no address")
+    return InputLine(where, texts_of(captions), page if isinstance(page, str) else "")

@@ -1,0 +1,147 @@
+"""The verbs `serve` (over HTTP) and `export` (to programs that run without Diptych)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from typer import Argument, Option
+
+from diptych.cli.app import Address, Features, Revision, hold
+from diptych.cli.groups import ComputingOptions, grouped
+from diptych.cli.outputs import OutFolder
+from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.extras import requires_extra
+from diptych.runtime.files import text_of
+from diptych.runtime.memory import share_one_arena
+
+if TYPE_CHECKING:
+    from diptych.inference import Predictor
+    from diptych_serve.service.service import Service
+
+TOKEN = "DIPTYCH_TOKEN"
+Format = Literal["torch", "onnx"]
+
+
+@grouped
+def serve(
+    *,
+    models: list[str] = Argument(metavar="MODEL", help="Model folders, folders of runs, or user/name on the hub."),
+    images: Path | None = Option(None, help="Folder of images that can be searched; needs a retrieval model."),
+    gallery: Address = None,
+    features: Features = None,
+    host: str = Option("127.0.0.1", help="Address to listen on; any but loopback needs a token."),
+    port: int = Option(8000, min=0, max=65535, help="Port to listen on; 0 takes any free one."),
+    deadline: float = Option(10, min=0.1, help="Seconds within which a request is answered or refused."),
+    queue: int = Option(64, min=1, help="Requests that may wait; more are refused with 503."),
+    batch_size: int = Option(16, min=1, help="Most requests in one batch of a model."),
+    token_file: Path | None = Option(None, help=f"File with the token that requests need; default: ${TOKEN}."),
+    allow_host: list[str] | None = Option(None, metavar="NAME", help="Host name of the service behind a proxy."),
+    computing: ComputingOptions,
+) -> None:
+    """Answer requests over HTTP, and show a page to try the models."""
+    token = _token(token_file)
+    share_one_arena()
+    with requires_extra("a service", "serve"):
+        from diptych_serve.service.server import bind, is_loopback, make_server, serve
+    from diptych_serve.service.limits import Limits
+    from diptych_serve.service.pictures import PictureGallery
+    from diptych_serve.service.service import Service
+
+    if token is None and not is_loopback(host):
+        raise RecipeError(
+            f"--host {host} is open to other machines, but there is no token; set {TOKEN}, or pass --token-file FILE"
+        )
+    limits = Limits(deadline=deadline, queue=queue, batch=min(batch_size, queue))
+    with bind(host, port) as bound:
+        opened = _opened(models, features, computing)
+        service = Service(opened, None if images is None else PictureGallery(images, gallery), limits)
+        _prepare(service)
+        where = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+
+        def ready() -> None:
+            for name, tasks in service.tasks.items():
+                print(f"{name}: {', '.join(tasks) or 'none of the tasks that a service offers'}", file=sys.stderr)
+            print(f"serving on {where} (documentation: {where}/docs); Ctrl-C stops it", file=sys.stderr, flush=True)
+
+        serve(make_server(service, token, (host, *(allow_host or ())), ready), bound)
+
+
+def _prepare(service: Service) -> None:
+    """Run each model once, and extract the gallery. Raises RecipeError for a gallery that no model can search."""
+    if service.gallery is not None:
+        folder = service.gallery.folder
+        if not any("search" in tasks for tasks in service.tasks.values()):
+            raise RecipeError(
+                f"--images {folder} needs a model that can search, but none of {', '.join(service.tasks)} can; train "
+                "one: diptych finetune retrieval"
+            )
+        print(f"extracting regions of the images in {folder}", file=sys.stderr, flush=True)
+    service.warm()
+
+
+def _token(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get(TOKEN, "").strip() or None
+    try:
+        token = text_of(file).strip()
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"cannot read --token-file {file}: {error}; pass a text file with the token") from error
+    if not token:
+        raise RecipeError(f"--token-file {file} is empty; write the token into it")
+    return token
+
+
+def _opened(models: list[str], features: Path | None, computing: ComputingOptions) -> dict[str, Predictor]:
+    """Return name -> opened model.
+
+    The name is the last part of the path, with a number if it is taken. `features`: precomputed features, for models
+    without a detector.
+    """
+    from diptych.api.model import load
+
+    opened: dict[str, Predictor] = {}
+    for source in models:
+        path = Path(source)
+        stem = path.resolve().name if path.exists() else path.name
+        stem = path.resolve().parent.name if stem == "model" else stem
+        name, number = stem, 2
+        while name in opened:
+            name, number = f"{stem}-{number}", number + 1
+        opened[name] = load(source, **vars(computing)).predictor
+        if features is not None and _reads_given(opened[name]):
+            opened[name].features = features
+    if not opened:
+        raise CheckpointError("no model to serve; pass a model folder or the folder of a run")
+    if features is not None and not any(map(_reads_given, opened.values())):
+        raise RecipeError(
+            f"--features {features} needs a model for precomputed features, but each of these models has its own "
+            f"detector: {', '.join(opened)}; leave out --features"
+        )
+    return opened
+
+
+def _reads_given(predictor: Predictor) -> bool:
+    """Return True if the model reads precomputed features, instead of features of its own detector."""
+    return predictor.folder.contract.is_given or predictor.folder.detector is None
+
+
+def export(
+    *,
+    model: str = Argument(metavar="MODEL", help="Model folder, folder of a run, or user/name on the hub."),
+    out: Annotated[Path, OutFolder("programs")] = Option(..., help="Folder to write the programs and their runner to."),
+    form: Format = Option("onnx", "--format", help="Format of the programs: torch (torch.export) or onnx."),
+    revision: Revision = None,
+) -> None:
+    """Write a model as programs that run without Diptych."""
+    from diptych_serve.export.write import export
+
+    hold(out, "programs", temporary=False)
+    from diptych.inference.open import open_folder
+
+    made = export(open_folder(model, revision=revision), out, form, lambda line: print(line, file=sys.stderr))
+    print(
+        f"{out}: {', '.join(made)}; try it: python {out / 'run.py'} PICTURE" + (" QUESTION" if "answer" in made else "")
+    )

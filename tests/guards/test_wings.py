@@ -1,0 +1,60 @@
+"""Each program can be deleted: the library is imported, its command line works and its order of imports holds."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from diptych.cli.verbs import VERBS
+from diptych.runtime.packages import OWN
+
+ROOT = Path(__file__).parents[2]
+# The checkout's src is not on the path: an editable install leaves it there.
+CODE = """
+import sys
+sys.path = ["src", *(one for one in sys.path if one != sys.argv[1])]
+import diptych
+from importlib.util import find_spec
+from importlinter.cli import lint_imports
+from diptych.cli import run_verb
+assert diptych.__file__ == sys.argv[2], diptych.__file__
+assert find_spec(sys.argv[3]) is None
+assert run_verb(["--help"], debug=False) == 0
+assert "torch" not in sys.modules
+assert lint_imports(no_cache=True) == 0
+if sys.argv[3] == "diptych_world":
+    assert len(diptych.load("sample").examples) == 3
+"""
+
+
+@pytest.fixture(scope="module")
+def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fork")
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gone", [name for name in OWN if name != "diptych"])
+def test_the_library_works_without_a_program(gone: str, fork: Path, tmp_path: Path) -> None:
+    """Its verbs are not listed, and the sample model opens without the drawn world."""
+    settings = (ROOT / "pyproject.toml").read_text()
+    assert f', "{gone}"' in settings or f'"{gone}", ' in settings
+    (fork / "pyproject.toml").write_text(settings.replace(f', "{gone}"', "").replace(f'"{gone}", ', ""))
+    (fork / "src" / gone).rename(tmp_path / gone)
+    try:
+        where = (ROOT / "src", fork / "src" / "diptych" / "__init__.py", gone)
+        # an interpreter: what is imported from where
+        done = subprocess.run(
+            [sys.executable, "-c", CODE, *map(str, where)], cwd=fork, capture_output=True, text=True, check=False
+        )
+    finally:
+        (tmp_path / gone).rename(fork / "src" / gone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    listed = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and line.strip()}
+    without = {name for name, entry in VERBS.items() if entry.place.startswith(f"{gone}.")}
+    assert without
+    assert not without & listed
+    assert VERBS.keys() - without <= listed
