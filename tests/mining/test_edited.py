@@ -39,14 +39,6 @@ def test_other_settings_replace_what_the_run_wrote(out: Path, small_web: Path) -
     assert digest(out) == before
 
 
-def test_a_run_of_an_older_version_goes_on(out: Path, small_web: Path) -> None:
-    before = digest(out)
-    (out / ".diptych").write_text("diptych mined\n")
-    run(out, small_web / "warc")
-    assert digest(out) == before
-    assert "  records/00000.jsonl\n" in (out / ".diptych").read_text()
-
-
 def test_forgetting_keeps_what_a_user_wrote(out: Path, small_web: Path) -> None:
     records = out / "records/00000.jsonl"
     lines = records.read_text().splitlines()
