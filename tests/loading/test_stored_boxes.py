@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from diptych import Dataset
-from diptych.cli.data import app
+from diptych.cli import app
 from diptych.core import Record
 from diptych.data.check import check
 from diptych.data.extract.own_data import extract_regions, read_records, refuse_changed
