@@ -14,7 +14,7 @@ from diptych.runtime.errors import DataError, ServingError
 from diptych_world.detector.detector import StorybookDetector
 from tests import toy
 from tests.service import picture
-from tests.serving.test_search import opened
+from tests.support.search_models import opened
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def png(kind: str = "PNG") -> bytes:
 
 def weights() -> Iterator[Fuzzer]:
     """Of others."""
-    from tests.runs.test_detector_files import LAYOUTS as DETECTORS
+    from tests.support.detector_layouts import LAYOUTS as DETECTORS
 
     for system in ("unified-vlp", "vl-bert"):
         yield Fuzzer(f"{system}'s checkpoint", partial(_official, system), partial(_read_official, system), 30)
@@ -44,13 +44,13 @@ def _official(system: str, folder: Path) -> None:
 
     torch.manual_seed(0)
     if system == "unified-vlp":
-        from tests.models.test_official import official
+        from tests.support.official_weights import official
 
         tensors, count = export_unified_vlp(official()), 15
     else:
         from diptych.core import Vocabulary
         from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
-        from tests.runs.test_importing import under_their_names
+        from tests.support.official_names import under_their_names
 
         sizes: Any = {"width": 64, "layers": 1, "heads": 1, "ffn": 32, "positions": 40, "coordinates": 4, "classes": 9}
         vocabulary = Vocabulary(20, 0, 1, 2, 3, 4)

@@ -84,7 +84,7 @@ def _values(folder: Path) -> None:
     one = {b"nd": True, b"type": b"<f4", b"kind": b"", b"shape": (2, 4), b"data": array.tobytes()}
     (folder / "uniter").write_bytes(msgpack.packb({b"features": one, b"norm_bb": one, b"conf": one}))
     np.savez(folder / "uniter.npz", features=array, norm_bb=array)
-    from tests.vision.test_features import FILES
+    from tests.support.feature_files import FILES
 
     content = (FILES / "mmf" / "npy" / "COCO_val2014_000000000042_info.npy").read_bytes()
     (folder / "mmf").write_bytes(content[content.index(b"\x80") :])  # a pickle after npy's header

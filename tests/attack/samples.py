@@ -46,7 +46,7 @@ def without_world() -> Iterator[Fuzzer]:
 
 
 def _records() -> Iterator[Fuzzer]:
-    from tests.sources.test_public import SETS, made
+    from tests.support.public_sets import SETS, made
 
     yield Fuzzer("lines", _lines, lambda folder: _read(folder / "mine.jsonl"))
     for name in ("coco", "flickr8k", "flickr30k-entities", "vqa2", "gqa", "vcr", "refcocog", "visual-genome", "nlvr2",
@@ -74,7 +74,7 @@ def _set(made: Callable[[str, Path], object], name: str, folder: Path) -> None:
 
 
 def _instances(folder: Path) -> None:
-    from tests.sources.test_readers import INSTANCES
+    from tests.support.public_files import INSTANCES
 
     (folder / "instances.json").write_text(json.dumps(INSTANCES))
 
@@ -96,7 +96,7 @@ def _read_results(folder: Path) -> None:
 
 
 def _features() -> Iterator[Fuzzer]:
-    from tests.vision.test_features import FILES, IDS, read
+    from tests.support.feature_files import FILES, IDS, read
 
     yield Fuzzer("npz", _npz, _read_npz)
     for layout in LAYOUTS:

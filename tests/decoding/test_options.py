@@ -18,7 +18,7 @@ from diptych.runtime.errors import RecipeError
 from diptych.systems.recipe import parse
 from diptych.tasks import CAPTION
 from tests.attack.outputs import commands
-from tests.decoding.test_search import END, WORDS, Table, pictures
+from tests.support.tables_of_words import END, WORDS, Table, pictures
 
 
 def test_length_norm_divides_the_log_probability():

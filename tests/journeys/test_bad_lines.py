@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 
 from tests.journeys.conftest import Result
-from tests.journeys.test_own_data import given
+from tests.support.given_features import given
 
 SEEN = "extract mine.jsonl --out out --detector demo"
 GIVEN = "extract mine.jsonl --out out --detector given --features features"

@@ -11,7 +11,7 @@ import pytest
 
 from diptych.data.store.store import Store
 from tests.journeys.conftest import Result, drawn_pictures, tiny
-from tests.journeys.test_own_data import given
+from tests.support.given_features import given
 
 COUNT = 20
 SIZES = {"model.max_regions": 8, "model.positions": 40, "data.max_words": 16, "training.steps": 2}

@@ -30,7 +30,7 @@ from tests.conftest import REPOSITORY
 from tests.detector_files import butd_file, detectron_blobs, write_detectron
 from tests.exporting import export_tden, export_unified_vlp
 from tests.journeys.conftest import Result
-from tests.runs.test_importing import under_their_names
+from tests.support.official_names import under_their_names
 
 WORDS = ("a", "dog", "bird", "what", "is", "it", "?", "the", "red")
 ANSWERS = ("<unk>", "yes", "no", "two")

@@ -17,11 +17,11 @@ import diptych as library
 from diptych.data.store.store import Store, iterate
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import Result, drawn_pictures, tiny
+from tests.support.given_features import SIZES, given, small
 
 PAGES = ("your-own-data.md", "own-data-reference.md")
 PAGE = "\n".join((REPOSITORY / "docs" / name).read_text() for name in PAGES)
 COMMANDS = [shlex.split(line)[1:] for line in re.findall(r"^    (diptych .*)$", PAGE, re.MULTILINE)]
-SIZES = {"model.max_regions": 8, "model.positions": 40, "data.max_words": 16}
 
 
 @pytest.fixture
@@ -38,24 +38,6 @@ def begun(with_detector: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         words = [{"id": n, "image_id": n, "caption": "a drawn scene"} for n in numbers]
         (tmp_path / f"captions_{split}.json").write_text(json.dumps({"images": images, "annotations": words}))
     return tmp_path
-
-
-def given(path: Path, seed: int = 0, **changes: object) -> None:
-    drawn = np.random.default_rng(seed)
-    arrays = {"features": drawn.random((5, 12), np.float32), "classes": drawn.random((5, 3), np.float32),
-              "boxes": np.array([[0, 0, 80, 80]] * 5), "width": 160, "height": 160,
-              "scores": np.linspace(0.1, 0.9, 5)} | changes  # fmt: skip
-    np.savez(path, **{name: value for name, value in arrays.items() if value is not None})  # type: ignore[arg-type]
-
-
-def small(command: list[str]) -> list[str]:
-    """With sizes that take seconds. A fine-tuned model has those of its start."""
-    steps = {"training.steps": 4, "training.validate_every": 4, "training.checkpoint_every": 4, "data.max_words": 16}
-    if command[0] == "pretrain":
-        return [*command, *tiny(**(SIZES | steps))]
-    if command[0] == "finetune":
-        return [*command, *(word for key, value in steps.items() for word in ("--set", f"{key}={value}"))]
-    return command
 
 
 @pytest.mark.slow

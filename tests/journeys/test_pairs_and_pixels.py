@@ -15,7 +15,7 @@ from diptych.data.store.store import Store, iterate
 from diptych.systems.recipe import Recipe
 from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig
 from tests.journeys.conftest import Result, kill_at_its_first_checkpoint, tiny
-from tests.journeys.test_unified_vlp import steps, weights
+from tests.support.logged import steps, weights
 
 TEXTS = {
     "data.max_words": 20,

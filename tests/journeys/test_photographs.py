@@ -21,7 +21,7 @@ from diptych.vision.detectors.proposers.tfjs import read_graph
 from tests import zygote
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import ENVIRONMENT, Result, drawn_pictures
-from tests.serving.test_server import Process
+from tests.support.server_process import Process
 from tests.tfjs_files import small_package
 
 PAGES = ("photographs.md", "photographs-reference.md")

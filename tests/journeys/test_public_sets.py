@@ -17,7 +17,7 @@ from PIL import Image
 from diptych.data.store.store import Store
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import Result
-from tests.journeys.test_own_data import small
+from tests.support.given_features import small
 
 PAGE = (REPOSITORY / "docs" / "public-sets.md").read_text()
 COMMANDS = [shlex.split(line)[1:] for line in re.findall(r"^    (diptych .*)$", PAGE, re.MULTILINE)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,9 @@ import pytest
 import diptych as library
 from diptych.data.store.store import Store
 from tests.journeys.conftest import ENVIRONMENT, diptych, kill_at_its_first_checkpoint, tiny
+from tests.support.logged import steps, weights
 
 PRETRAIN = "unified-vlp/small/pretrain"
-
-
-def weights(run: Path) -> str:
-    return sha256((run / "model" / "model.safetensors").read_bytes()).hexdigest()
-
-
-def steps(run: Path) -> list[int]:
-    return [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture(scope="session")

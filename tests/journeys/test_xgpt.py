@@ -22,7 +22,7 @@ from diptych.runs.start import fit_to
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.systems import find_recipe
 from tests.journeys.conftest import Result, diptych, kill_at_its_first_checkpoint
-from tests.journeys.test_unified_vlp import steps, weights
+from tests.support.logged import steps, weights
 
 SHAPE = {"model.width": 32, "model.layers": 1, "model.heads": 2, "model.ffn": 64, "model.positions": 32}
 SETTINGS = {"training.steps": 6, "training.batch": 8, "training.precision": "fp32", "training.validate_every": 3}

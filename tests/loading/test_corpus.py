@@ -10,7 +10,7 @@ from diptych.data.store.store import Store
 from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runtime.errors import DataError
 from tests.loading.conftest import MakeStore
-from tests.loading.test_loader import Always, captions
+from tests.support.loaded import Always, captions
 
 WORDS = ("a", "dog", "runs", "##ning", "past", "the", "red", "kite")
 

@@ -1,44 +1,11 @@
-from random import Random
-
 import pytest
 import torch
 
-from diptych.core import Partners, Record, Sample, Update
 from diptych.data.store.loader import Loader
 from diptych.data.store.store import Store
 from diptych.runtime.errors import DataError
 from tests.loading.conftest import MakeStore, record
-
-
-class Noisy:
-    """An update that only adds a random word to each sample."""
-
-    objectives = ()
-    needs: frozenset[str] = frozenset()
-    weights: dict[str, float] = {}  # noqa: RUF012
-
-    def prepare(self, samples: list[Sample], rng: Random, partners: Partners | None = None) -> list[Sample]:
-        return [
-            Sample(s.key, s.picture, s.regions, torch.cat([s.text, torch.tensor([rng.randrange(9)])])) for s in samples
-        ]
-
-    def counts(self, batch: object) -> dict[str, torch.Tensor]:
-        return {}
-
-    def losses(self, model: object, batch: object) -> object:
-        raise NotImplementedError
-
-
-class Always:
-    def at(self, step: int) -> Update:
-        return Noisy()  # type: ignore[return-value]
-
-
-def captions(one: Record) -> list[Sample]:
-    return [
-        Sample(f"{one.key}#{n}", one.key, one.regions, torch.tensor([len(word) for word in caption.split()]))
-        for n, caption in enumerate(one.captions)
-    ]
+from tests.support.loaded import Always, captions
 
 
 def loader(store: Store, batch_size: int = 4, seed: int = 0, max_regions: int | None = None) -> Loader:

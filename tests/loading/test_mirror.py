@@ -15,7 +15,7 @@ from diptych.data.store.loader import Loader
 from diptych.data.store.mirror import mirrored, swapped
 from diptych.data.store.pixels import Pixels
 from diptych.data.store.store import Store, StoreWriter
-from tests.loading.test_loader import Always
+from tests.support.loaded import Always
 
 BOX = (0.1, 0.2, 0.4, 0.9)
 OTHER = (0.6, 0.2, 0.9, 0.9)

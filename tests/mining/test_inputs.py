@@ -21,7 +21,7 @@ from diptych_mine.fetch.gathering import from_disk
 from diptych_mine.pages import inputs, tars, warc
 from diptych_mine.pages.inputs import InputLine
 from diptych_mine.pages.tars import tar_lines, tar_pictures
-from tests.mining.test_warc import record
+from tests.support.warcs import record
 
 from .conftest import run
 

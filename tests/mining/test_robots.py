@@ -10,7 +10,7 @@ import pytest
 
 from diptych.runtime.files import as_text
 from diptych_mine.fetch.hosts import Robots, RobotsCache
-from tests.mining.test_fetching import PICTURE, Web
+from tests.support.local_web import PICTURE, Web
 
 ALL = "User-agent: *\nDisallow: /\n"
 MINE = "User-agent: diptych-mine\nDisallow: /\n\nUser-agent: *\nAllow: /\n"

@@ -11,7 +11,7 @@ from diptych.objectives import AnswerQuestion, OneForward
 from diptych.systems.image_bert.model import ImageBert, ImageBertResolvedConfig
 from diptych.systems.image_bert.objectives import ImageBertObjectives
 from tests import toy
-from tests.models.test_tden_overfit import learn
+from tests.support.overfitting import learn
 
 pytestmark = pytest.mark.learns
 

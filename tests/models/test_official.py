@@ -14,8 +14,7 @@ from diptych.systems.unified_vlp.model import UnifiedVLP
 from tests import toy
 from tests.checkpoints import load_checkpoint
 from tests.exporting import export_unified_vlp
-
-OFFICIAL = {"region_embedding": "official", "geometry": "official", "box_norm": "official"}
+from tests.support.official_weights import official
 
 
 @pytest.fixture
@@ -23,11 +22,6 @@ def vocabulary(tmp_path: Path) -> Path:
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{n}" for n in range(5, 20))]))
     return path
-
-
-def official(*heads: str, **changes: object) -> UnifiedVLP:
-    sizes = {**OFFICIAL, "hidden_regions": "official", "width": 64, "heads": 1, **changes}
-    return toy.model(*(heads or ("word", "pooler", "answer")), **sizes)
 
 
 def a_batch() -> Batch:

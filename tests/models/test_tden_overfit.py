@@ -1,51 +1,21 @@
 """Eight samples learnt by heart: each objective, each structure, each task."""
 
-from collections.abc import Sequence
-from random import Random
-
 import pytest
 import torch
 
-from diptych.core import Sample, Update, collate
+from diptych.core import Sample, collate
 from diptych.models.decoding import DecodingOptions, decode
 from diptych.models.heads import answer_probabilities
 from diptych.objectives import AnswerQuestion, OneForward
-from diptych.systems.tden.model import Tden
 from diptych.systems.tden.objectives import TdenObjectives
 from diptych.tasks.caption import CaptionObjectives
 from tests import toy
+from tests.support.overfitting import learn
 
 pytestmark = pytest.mark.learns
 
 V = toy.VOCABULARY
 EIGHT = [toy.sample(seed) for seed in (0, 1, 2, 3, 5, 6, 8, 9)]
-
-
-def learn(
-    model: Tden, updates: Sequence[Update], samples: Sequence[Sample], steps: int, lr: float = 4e-3, enough: float = 0
-) -> float:
-    """The highest loss a thing predicted, of any objective in the last step of each update.
-
-    The same words are hidden at each step. It ends early where this loss is below `enough`.
-    """
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)
-    found = [float("inf")] * len(updates)
-    for step in range(steps):
-        update = updates[step % len(updates)]
-        batch = collate(update.prepare(list(samples), Random(0)))
-        counts = update.counts(batch)
-        for losses in update.losses(model, batch):
-            parts = [loss / counts[name] for name, loss in losses.items() if counts[name]]
-            torch.stack(parts).sum().backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad()
-            found[step % len(updates)] = float(torch.stack(parts).detach().max())
-        if max(found) < enough:
-            break
-    model.eval()
-    return max(found)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES, SYSTEMS, Recipe
 from diptych.testing import Case, check_masks, check_overfit
 from tests.deciding import ANSWERS, REASONS, TOKENS
-from tests.tasks.test_overfit import case_of
+from tests.support.cases import case_of
 
 pytestmark = pytest.mark.learns
 

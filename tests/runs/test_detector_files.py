@@ -10,38 +10,15 @@ import pytest
 import torch
 from huggingface_hub import constants
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-from safetensors.torch import save_file
 
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.official.detector import OfficialDetector
 from diptych.vision.detectors.open import fetched, keep_detector, open_detector
-from tests.detector_files import CFG, butd_file, detectron_blobs, write_airsplay, write_detectron
+from tests.detector_files import CFG, butd_file, detectron_blobs, write_detectron
+from tests.support.detector_layouts import LAYOUTS, detectron, hugging_face, milvlg
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
-
-
-def detectron(folder: Path) -> Path:
-    return write_detectron(folder / "model.pkl", detectron_blobs())
-
-
-def airsplay(folder: Path) -> Path:
-    return write_airsplay(folder / "from_caffe.pkl", butd_file("hf", attributes=0))
-
-
-def milvlg(folder: Path) -> Path:
-    torch.save({"model": butd_file("caffe"), "iteration": 7}, folder / "bua-caffe.pth")
-    return folder / "bua-caffe.pth"
-
-
-def hugging_face(folder: Path) -> Path:
-    torch.save(butd_file("hf"), folder / "pytorch_model.bin")
-    return folder / "pytorch_model.bin"
-
-
-def safe(folder: Path) -> Path:
-    save_file(butd_file("hf"), folder / "model.safetensors")
-    return folder / "model.safetensors"
 
 
 def opened(path: Path, *settings: str) -> tuple[OfficialDetector, list[str]]:
@@ -50,15 +27,6 @@ def opened(path: Path, *settings: str) -> tuple[OfficialDetector, list[str]]:
     detector = open_detector(str(path), settings=settings, report=notes.append, files=True)
     assert isinstance(detector, OfficialDetector)
     return detector, notes
-
-
-LAYOUTS = {
-    detectron: "Detectron ResNeXt-14-2x2d-FPN at 96 to 160 pixels",
-    airsplay: "bottom-up attention (hf) ResNet-14-C4 at 800 to 1333 pixels",
-    milvlg: "bottom-up attention (caffe) ResNet-14-C4 at 600 to 1000 pixels",
-    hugging_face: "bottom-up attention (hf) ResNet-14-C4 at 800 to 1333 pixels",
-    safe: "bottom-up attention (hf) ResNet-14-C4 at 800 to 1333 pixels",
-}
 
 
 @pytest.mark.parametrize("write", LAYOUTS)

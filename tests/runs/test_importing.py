@@ -1,18 +1,15 @@
 """A checkpoint of VL-BERT's code becomes a model folder, learns on a store of any detector, and is asked."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from rich.console import Console
-from torch import Tensor
 
 from diptych.core import FeatureContract, Question, Record, Vocabulary
 from diptych.data.store.store import Store, StoreWriter
 from diptych.data.store.tokens import SPECIAL
-from diptych.models.renaming import QKV
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.importing import import_checkpoint
@@ -21,40 +18,14 @@ from diptych.runs.run import run
 from diptych.runs.start import fit_to
 from diptych.runtime.errors import DataError
 from diptych.systems import find_recipe
-from diptych.systems.bert import IN_LAYER
-from diptych.systems.vl_bert.checkpoint import HIDDEN_LOOK, NAMES
 from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
 from tests import toy
+from tests.support.official_names import under_their_names
 
 QUIET = Console(quiet=True)
 WORDS = ("a", "dog", "bird", "what", "is", "it", "?")
 SHORT = ["training.batch=4", "training.steps=2", "training.precision=fp32", "training.validate_every=null"]
 CONTRACT = FeatureContract("ours", "b" * 64, feature_size=6, class_names=tuple("abcd"))
-
-
-def under_their_names(model: VLBert, fine_tuned: Mapping[str, str] = NAMES, without: str = "none") -> dict[str, Tensor]:
-    """`fine_tuned`: the names of the heads that fine-tuning added."""
-    names, in_layer = (
-        {ours: theirs for theirs, ours in table.items()} for table in ({**NAMES, **fine_tuned}, IN_LAYER)
-    )
-    theirs: dict[str, Tensor] = {}
-    for name, value in model.state_dict().items():
-        stem, _, kind = name.rpartition(".")
-        if name.startswith(without):
-            continue
-        if name == "regions.hidden":
-            theirs[HIDDEN_LOOK] = value[None]
-        elif stem.startswith("encoder.layers."):
-            number, inner = stem.removeprefix("encoder.layers.").split(".", 1)
-            layer = f"vlbert.encoder.layer.{number}."
-            if inner == "attention.qkv":
-                parts = zip(QKV, value.chunk(3), strict=True)
-                theirs |= {f"{layer}attention.self.{part}.{kind}": third for part, third in parts}
-            else:
-                theirs[f"{layer}{in_layer[inner]}.{kind}"] = value
-        else:
-            theirs[f"{names[stem]}.{kind}"] = value
-    return theirs
 
 
 @pytest.fixture

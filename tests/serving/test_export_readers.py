@@ -23,7 +23,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import open_pixels
 from diptych_serve.export.write import runner_source
-from tests.vision.test_orientations import grey_tiff
+from tests.support.tiffs import grey_tiff
 
 RAMP = np.tile(np.linspace(0, 1, 64), (48, 1))
 RGB = (np.stack([RAMP, RAMP[:, ::-1], np.full_like(RAMP, 0.4)], -1) * 255).astype(np.uint8)

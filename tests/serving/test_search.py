@@ -5,30 +5,27 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from PIL import Image
 from rich.console import Console
 
 from diptych.core import Record
 from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
-from diptych.data.store.tokens import Tokens
 from diptych.inference import Predictor
 from diptych.inference.contact_sheet import write_sheet
 from diptych.runs.evaluation.retrieve import Extent, retrieve
-from diptych.runs.folder import Architecture, ModelFolder
+from diptych.runs.folder import ModelFolder
 from diptych.runtime.errors import DataError, DiptychError, RecipeError, ServingError
-from diptych.systems import SYSTEMS, find_recipe
+from diptych.systems import find_recipe
 from diptych.tasks.two_towers import choose
 from diptych.vision.detectors.selection import Selection
 from diptych_world.detector.detector import StorybookDetector
 from tests import toy
+from tests.support.search_models import opened
 
 COLOURS = ("red", "green", "blue", "white", "black")
-TOKENS = Tokens.train(["a red kite over a beach"], 60)
 
 
 @pytest.fixture
@@ -50,23 +47,6 @@ def photos(tmp_path: Path) -> Path:
     (folder / "text.jpg").write_text("no picture")
     (folder / "notes.txt").write_text("not even called one")
     return folder
-
-
-def opened(
-    folder: Path, detector: StorybookDetector, system: str = "image-bert", head: str = "match", **changes: Any
-) -> Predictor:
-    torch.manual_seed(1)
-    sizes: dict[str, Any] = {"width": 32, "heads": 2, "ffn": 64, "positions": 24, "init_std": 0.3, **changes}
-    sizes |= {"object_layers": 1, "sentence_layers": 1, "cross_layers": 1} if system == "tden" else {"layers": 1}
-    config = SYSTEMS[system].resolved(
-        vocabulary=TOKENS.vocabulary, feature_size=16, classes=len(detector.contract.class_names), **sizes
-    )
-    architecture = Architecture(system=system, config=config, heads=(head, "word"))
-    model = architecture.build().eval()
-    detector.save(folder / "detector")
-    return Predictor(
-        ModelFolder(folder / "model", model, architecture, TOKENS, detector.contract, detector=folder / "detector")
-    )
 
 
 @pytest.mark.parametrize(("system", "head"), [("image-bert", "match"), ("tden", "similarity")])

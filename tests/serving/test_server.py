@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
-import signal
 import socket
-import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -31,8 +26,8 @@ from diptych.tasks import CAPTION
 from diptych.tasks.caption import CaptionRequest
 from diptych_serve.service import protocol, server
 from diptych_serve.service.service import Service
-from tests import zygote
 from tests.service import listening, make_model, picture
+from tests.support.server_process import Process
 
 
 @pytest.fixture(scope="module")
@@ -163,33 +158,6 @@ def test_a_client_says_what_is_wrong(address, tmp_path, monkeypatch):
         app(["caption", str(tmp_path)], standalone_mode=False)
     with pytest.raises(RecipeError, match="pass --model instead of --server"):
         app(["caption", str(tmp_path), "--server", "http://localhost", "--show", "x"], standalone_mode=False)
-
-
-class Process:
-    """`diptych serve` of a model."""
-
-    def __init__(self, *words: str, **variables: str) -> None:
-        command = ["-m", "diptych.cli", "serve", *words, "--port", "0"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-        self.process = zygote.Popen(command, environment, stderr=subprocess.PIPE)
-        self.lines: list[str] = []
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.lines.append(line)
-            if found := re.search(r"serving on (http://\S+) ", line):
-                self.url = found[1]
-                break
-        self._rest = threading.Thread(target=lambda: self.lines.extend(self.process.stderr or ()))
-        self._rest.start()
-
-    def end(self) -> tuple[int, float]:
-        begun = time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
-        code, took = self.process.wait(60), time.monotonic() - begun
-        self._rest.join()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        return code, took
 
 
 def admitted(url: str) -> int:

@@ -23,8 +23,8 @@ from diptych.runs.evaluation.evaluate import score_file
 from diptych.runtime.errors import DataError
 from diptych.tasks.gallery import RetrievalGallery
 from diptych.tasks.matching import rankings
-from tests.sources.test_public import SNLI, lines, picture, refs, vcr
-from tests.sources.test_readers import saved
+from tests.support.public_files import saved
+from tests.support.public_sets import SNLI, lines, picture, refs, vcr
 
 
 def there(name: str, root: Path) -> list[str]:

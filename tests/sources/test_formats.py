@@ -25,21 +25,23 @@ from diptych.data.formats.parsing import Skips
 from diptych.data.formats.table import FORMATS, read
 from diptych.runtime.errors import DataError
 from diptych.vision.pictures import open_picture
-from tests.sources.test_readers import CAPTIONS, INSTANCES, METADATA, NLVR, REFS, VCR, saved
+from tests.support.public_files import (
+    ANSWERS,
+    CAPTIONS,
+    IMAGES,
+    INSTANCES,
+    KARPATHY,
+    METADATA,
+    NAME,
+    NLVR,
+    OFFICIAL,
+    QUESTIONS,
+    REFS,
+    VCR,
+    saved,
+)
 
-NAME = "COCO_val2014_000000000007"
-IMAGES = [{"id": 7, "file_name": f"{NAME}.jpg", "width": 100, "height": 50}]
 COCO = CAPTIONS | {"images": IMAGES}
-QUESTIONS = {"data_subtype": "val2014", "questions": [{"image_id": 7, "question_id": 70, "question": "What?"}]}
-ANSWERS = {
-    "data_subtype": "val2014",
-    "annotations": [{"question_id": 70, "answer_type": "other", "answers": [{"answer": "dog"}] * 10}],
-}
-KARPATHY = {"dataset": "coco", "images": [
-    {"filepath": "val2014", "filename": f"{NAME}.jpg", "split": "restval", "cocoid": 7, "sentences": [{"raw": "A dog."}, {"raw": " "}]},
-    {"filepath": "val2014", "filename": "b.jpg", "split": "test", "cocoid": 8, "sentences": [{"raw": "A cat."}]}]}  # fmt: skip
-OFFICIAL = [{"ref_id": 1, "image_id": 7, "ann_id": 1, "category_id": 18, "split": "testA", "sent_ids": [3], "file_name": f"{NAME}_1.jpg",
-             "sentences": [{"sent_id": 3, "sent": "the dog", "raw": "The dog", "tokens": ["the", "dog"]}]}]  # fmt: skip
 
 
 @pytest.fixture

@@ -19,41 +19,25 @@ from diptych.data.formats import table as formats
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import BAD, Skips, combined
 from diptych.runtime.errors import DataError
+from tests.support.public_files import (
+    CAPTIONS,
+    IMAGES,
+    INSTANCES,
+    METADATA,
+    NLVR,
+    REFS,
+    VCR,
+    changed,
+    places,
+    saved,
+    values,
+)
 
-IMAGES = [{"id": 7, "file_name": "a.jpg", "width": 100, "height": 50}]
-CAPTIONS = {"images": IMAGES, "annotations": [{"id": 1, "image_id": 7, "caption": "A dog. "}]}
-INSTANCES = {
-    "images": IMAGES,
-    "categories": [{"id": 18, "name": "dog"}],
-    "annotations": [{"id": 1, "image_id": 7, "category_id": 18, "bbox": [10, 10, 20, 20], "iscrowd": 0}],
-}
 QUESTIONS = {"data_subtype": "val2014", "questions": [{"image_id": 7, "question_id": 70, "question": "What?"}]}
 ANNOTATIONS = {"annotations": [{"question_id": 70, "answer_type": "other", "answers": [{"answer": "dog"}] * 10}]}
-REFS = {
-    "images": IMAGES,
-    "refs": [{"ref_id": 1, "image_id": 7, "bbox": [0, 0, 50, 50], "sentences": [{"sent_id": 3, "sent": "the dog"}]}],
-}
-VCR = {
-    "objects": ["person", "dog"], "img_fn": "x/a.jpg", "metadata_fn": "x/a.json", "annot_id": "train-0",
-    "question": ["Why", "is", [0, 1], "here", "?"], "answer_choices": [["Because", "."]] * 4, "answer_label": 2,
-    "rationale_choices": [[[0], "is", "."]] * 4, "rationale_label": 0,
-}  # fmt: skip
-METADATA = {"names": ["person", "dog"], "boxes": [[0, 0, 50, 50, 0.9], [10, 0, 90, 40, 0.8]], "segms": [[], []],
-            "width": 100, "height": 50}  # fmt: skip
-NLVR = {"identifier": "dev-1-0-0", "sentence": "there is a dog", "label": "True", "image": "a.jpg"}
 
 
 TRAIN = Wanted(split="train")
-
-
-def saved(folder: Path, name: str, value: Any) -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(value, bytes):
-        path.write_bytes(value)
-    else:
-        path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
-    return path
 
 
 def source(folder: Path, name: str, value: Any) -> Source:
@@ -174,19 +158,6 @@ def test_combined_puts_together_what_belongs_together() -> None:
     assert (both[0].captions, both[0].size) == (("x", "y"), (1, 2))
     with pytest.raises(DataError, match="splits train and val"):
         combined([Record("a")], [Record("a", split="val")])
-
-
-def changed(value: Any, *path: Any, to: Any = None) -> Any:
-    """A copy with one place changed; without `to`, taken out."""
-    value = json.loads(json.dumps(value))
-    at = value
-    for step in path[:-1]:
-        at = at[step]
-    if to is None:
-        del at[path[-1]]
-    else:
-        at[path[-1]] = to
-    return value
 
 
 def coco_both(folder: Path, text: Any) -> object:
@@ -348,20 +319,8 @@ def test_more_that_is_wrong(tmp_path: Path) -> None:
             jsonl.read(TRAIN, source(tmp_path, "o.jsonl", line))
 
 
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "images", "image"]), inner, max_size=3)
-    ),
-    max_leaves=5,
-)
 READERS = (coco_both, coco_boxes, vqa_questions, vqa_answers, vcr_lines, vcr_metadata, refs, nlvr_lines, own)
 GOOD = (CAPTIONS, INSTANCES, QUESTIONS, ANNOTATIONS, VCR, METADATA, REFS, NLVR, {"image": "a.jpg", "captions": ["x"]})
-
-
-def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [place for step, inner in steps for place in [(*here, step), *places(inner, (*here, step))]]
 
 
 @pytest.mark.slow

@@ -4,26 +4,16 @@ from typing import Any
 
 import pytest
 
-from diptych.systems import RECIPES, SYSTEMS, Recipe
+from diptych.systems import RECIPES, SYSTEMS
 from diptych.tasks.retrieval import RetrievalObjectives
 from diptych.testing import EIGHT, Case, check_heads, check_overfit
-from tests.deciding import RECORDS, TOKENS
+from tests.deciding import RECORDS
+from tests.support.cases import case_of
 
 pytestmark = pytest.mark.learns
 
 TASKS = ("vcr", "referring", "nlvr", "entailment", "classify")
-# What makes the small shape of a system smaller, where the helper's own sizes do not.
-SMALLER: dict[str, dict[str, Any]] = {
-    "vl-bert": {"coordinates": 4},
-    "tden": {"object_layers": 1, "sentence_layers": 1, "cross_layers": 2, "decoder_layers": 1, "similarity_width": 16},
-}
 TELLING = ("caption", "vqa", "retrieval")
-
-
-def case_of(recipe: Recipe | str, **options: Any) -> Case:
-    """With the words of tests/deciding.py."""
-    recipe = RECIPES[recipe]() if isinstance(recipe, str) else recipe
-    return Case.of(recipe, tokens=TOKENS, shape=SMALLER.get(recipe.system), **options)
 
 
 def cells(names: tuple[str, ...]) -> list[Any]:

@@ -14,7 +14,7 @@ from diptych.tasks.rewards import FREQUENCIES, CorpusCider
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.testing import EIGHT
 from tests.deciding import TOKENS
-from tests.tasks.test_overfit import case_of
+from tests.support.cases import case_of
 
 pytestmark = pytest.mark.learns
 

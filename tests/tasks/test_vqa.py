@@ -21,7 +21,7 @@ from diptych_world.book import record
 from diptych_world.layout import scene
 from tests.deciding import TOKENS
 from tests.learning import learner_of
-from tests.tasks.test_overfit import case_of
+from tests.support.cases import case_of
 
 
 def test_features_that_are_not_finite_are_named_and_not_answered() -> None:

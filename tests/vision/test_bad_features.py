@@ -22,15 +22,8 @@ import pytest
 from diptych.core import Record
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.given import GivenRegions
+from tests.support.feature_files import BUTD, FILES, IDS, JSON, PREFIX, VLP, copied, read
 from tests.vision.databases import opened
-from tests.vision.test_features import BUTD, FILES, IDS, PREFIX, VLP, read
-
-
-def copied(path: str, folder: Path) -> Path:
-    """A writable copy, its pictures of the name 42 and 139."""
-    target = folder / Path(path).name
-    shutil.copytree(FILES / path, target)
-    return target
 
 
 def butd_line(boxes: Any = None, features: Any = None, count: int = 5, end: bytes = b"\n") -> Callable[[Path], None]:
@@ -181,7 +174,6 @@ def later_zip(folder: Path) -> None:
 
 ONES = np.ones((5, 4))
 XY = np.array([[10, 10, 20, 20]] * 5)
-JSON = "vl_bert_json/val2014_resnet101_faster_rcnn_genome"
 BAD: list[tuple[str, Callable[[Path], None], str]] = [
     (BUTD, cut, "genome.tsv, 42: found (`features` that is not base64|[0-9]+ numbers in `features`).*; download"),
     (BUTD, butd_line(end=b""), "^$"),  # a last line without its end is whole

@@ -19,8 +19,8 @@ from diptych.vision.detectors.pooled import PooledDetector
 from diptych.vision.detectors.proposers import tfjs
 from diptych.vision.detectors.proposers.centernet import Centernet, CenternetProposer, CenternetShape
 from diptych.vision.detectors.weights import read_detector
+from tests.support.proposed import RECORDS, SQUARE, WIDE
 from tests.tfjs_files import centernet_graph, centernet_network, packed
-from tests.vision.test_proposers import RECORDS, SQUARE, WIDE
 
 ANY = ["sha256=any"]
 Described = dict[str, Any]

@@ -19,29 +19,10 @@ from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.features import raw
 from diptych.vision.features.files import open_features
+from tests.support.feature_files import BUTD, FILES, IDS, TRUTH, UNITER, VLP, features_of, read, size_of
 
-FILES = Path(__file__).parent.parent / "data" / "region_features"
-TRUTH = dict(np.load(FILES / "truth.npz"))
-IDS = ("COCO_val2014_000000000042", "COCO_val2014_000000000139")
 CC = ("00000000", "00000001")  # how Conceptual Captions names the same two
 HALF = 2e-3  # what half precision costs
-BUTD, VLP, UNITER = "butd_tsv", "vlp_h5", "uniter/coco_val2014"
-PREFIX = "coco_detection_vg_100dets_vlp_checkpoint_trainval"
-
-
-def size_of(name: str) -> tuple[int, int]:
-    width, height = TRUTH[f"{name}.size"].tolist()
-    return width, height
-
-
-def read(path: Path, key: str, size: tuple[int, int] | None = None, **more: Any) -> Regions:
-    record = Record(key, size=size)
-    return GivenRegions.of(path, [record], **more).detect([], [record])[0]
-
-
-def features_of(regions: Regions) -> np.ndarray[Any, np.dtype[np.float32]]:
-    assert regions.features is not None
-    return regions.features.numpy()
 
 
 def held_to_truth(regions: Regions, name: str, within: float, probs: bool, order: list[int]) -> None:

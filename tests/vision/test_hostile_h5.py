@@ -17,8 +17,7 @@ from diptych.runtime.errors import DataError
 from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.features import vlp
 from diptych.vision.limited import LimitedProcesses, Reply
-from tests.vision.test_bad_features import copied
-from tests.vision.test_features import FILES, IDS, PREFIX, VLP, features_of, read, size_of
+from tests.support.feature_files import FILES, IDS, PREFIX, VLP, copied, features_of, read, size_of
 
 FEATURES = f"feat_cls_1000/{PREFIX}_feat042.h5"
 ROWS = np.ones((5, 32), np.float32)

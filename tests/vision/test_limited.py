@@ -15,9 +15,8 @@ from diptych.runtime.errors import DataError
 from diptych.vision.features import h5
 from diptych.vision.features.files import open_features
 from diptych.vision.limited import Ended, LimitedProcesses
+from tests.support.feature_files import FILES, IDS, VLP, copied
 from tests.vision.odd_process import LOWER
-from tests.vision.test_bad_features import copied
-from tests.vision.test_features import FILES, IDS, VLP
 
 WAYS = [
     ("segfault", r"ended its process \(-11\)"),

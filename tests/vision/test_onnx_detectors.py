@@ -21,7 +21,7 @@ from diptych.vision.detectors.proposers.proposer import Candidates
 from diptych.vision.detectors.selection import Selection
 from diptych.vision.detectors.weights import read_detector, write_detector
 from tests.onnx_files import BYTES, write, write_map
-from tests.vision.test_proposers import RECORDS, SQUARE, WIDE, grid_folder
+from tests.support.proposed import RECORDS, SQUARE, WIDE, grid_folder
 
 OFFICIAL = find_selection("tden-official")
 

@@ -17,6 +17,7 @@ from diptych_mine.judge.decode import measure
 from diptych_mine.pages.tars import tar_lines
 from diptych_mine.settings import PictureRules
 from diptych_serve.export import runner
+from tests.support.tiffs import grey_tiff
 
 WIDE = np.zeros((40, 60, 3), np.uint8)
 WIDE[:10, 45:] = 250  # the marked corner of the upright image: x 45 to 60, y 0 to 10
@@ -74,16 +75,6 @@ def test_a_turned_tiff_of_any_mode_is_whole(tmp_path: Path, mode: str, orientati
     stored.convert(mode).save(tmp_path / "a.tif", exif=exif)
     for pixels in (open_pixels(tmp_path / "a.tif"), runner.open_picture(tmp_path / "a.tif")):
         np.testing.assert_allclose(pixels.astype(int), WIDE, atol=3)
-
-
-def grey_tiff(values: np.ndarray, bits: int, form: int, white: int) -> bytes:
-    """A TIFF as scanners write it. `form`: 1 unsigned, 2 signed, 3 float. `white`: 0 if white is 0, else 1."""
-    height, width = values.shape
-    pixels = values.tobytes()
-    tags = {256: width, 257: height, 258: bits, 259: 1, 262: white, 273: 8, 277: 1, 278: height, 279: len(pixels)}
-    entries = b"".join(struct.pack("<HHII", *entry) for entry in ((tag, 4, 1, one) for tag, one in tags.items()))
-    entries += struct.pack("<HHII", 339, 3, 1, form)
-    return b"II*\0" + struct.pack("<I", 8 + len(pixels)) + pixels + struct.pack("<H", 10) + entries + bytes(4)
 
 
 RAMP = np.linspace(0, 1, 2400).reshape(40, 60)

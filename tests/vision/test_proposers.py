@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from diptych.core import Record
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.systems import find_selection
 from diptych.vision.backbones.backbone import Backbone
@@ -19,10 +18,8 @@ from diptych.vision.detectors.open import open_detector
 from diptych.vision.detectors.pooled import PooledDetector
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
 from diptych.vision.detectors.selection import Selection
+from tests.support.proposed import RECORDS, SQUARE, WIDE, grid_folder
 
-SQUARE = torch.randint(0, 256, (3, 48, 48), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-WIDE = torch.randint(0, 256, (3, 40, 80), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
-RECORDS = [Record("a"), Record("b")]
 RT_DETR = {
     "encoder_in_channels": [16, 24, 32], "encoder_hidden_dim": 16, "encoder_ffn_dim": 16, "encoder_attention_heads": 2,
     "encoder_layers": 1, "d_model": 16, "decoder_in_channels": [16, 16, 16], "decoder_ffn_dim": 16, "decoder_layers": 1,
@@ -55,15 +52,6 @@ def detr(folder: Path) -> Any:
     model.save_pretrained(folder)
     DetrImageProcessor(size={"shortest_edge": 32, "longest_edge": 64}).save_pretrained(folder)
     return model
-
-
-def grid_folder(folder: Path) -> Path:
-    """A backbone of local weights, as a detector folder."""
-    torch.manual_seed(0)
-    from diptych.vision.detectors.grid import Grid
-
-    Grid(Backbone.of("timm/test_resnet", 64, pretrained=False)).save(folder)
-    return folder
 
 
 @pytest.mark.parametrize("make", [rt_detr, detr])

@@ -1,0 +1,70 @@
+"""A small web on this machine, with a log of what is asked."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from diptych_mine.fetch.fetching import FetchedBody, Fetcher, WantedAddress
+from diptych_mine.settings import Fetch
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n"
+
+
+PICTURE = OK + b"Content-Length: 4\r\n\r\nkite"
+
+
+ROBOTS = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
+
+
+class Web:
+    """A server whose answers are bytes by path; `asked` has every request's host, path and time."""
+
+    def __init__(self, answers: dict[str, bytes]) -> None:
+        self.answers, self.asked = answers, list[tuple[str, str, float]]()
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks.add(task)
+        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            await self.respond(reader, writer)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        path = head.split(" ")[1]
+        host = head.lower().split("host: ")[1].split("\r\n")[0].partition(":")[0]
+        self.asked.append((host, path, asyncio.get_running_loop().time()))
+        body = self.answers.get(f"{host}{path}", self.answers.get(path, ROBOTS if path == "/robots.txt" else b""))
+        writer.write(body)
+        await writer.drain()
+        if path.endswith("hang"):
+            await asyncio.sleep(5)
+
+    def fetch(self, folder: Path, *paths: str, host: str = "a.test", **settings: object) -> list[FetchedBody]:
+        bodies: dict[str, bytes] = {}
+
+        async def run() -> list[FetchedBody]:
+            server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
+            quick: dict[str, Any] = {"rate": 1000.0, "backoff": 0.0, "rest": 0.0, "first_byte": 0.3, "whole": 0.6}
+            place = {"contact": "x", "allow": ("127.0.0.0/8",), "resolve": (f"*.test=127.0.0.1:{port}",)}
+            told = Fetch(**(quick | place | settings))
+            wanted = [WantedAddress(path if "//" in path else f"http://{host}{path}") for path in paths]
+            async with Fetcher(told, folder / "robots") as fetcher:
+                found = await fetcher.all(wanted, lambda answer: bodies.update({answer.address: answer.body}))
+            server.close()
+            for task in self.tasks:
+                task.cancel()
+            await asyncio.gather(*self.tasks, return_exceptions=True)
+            self.tasks.clear()
+            return found
+
+        found = asyncio.run(run())
+        for answer in found:
+            answer.body = bodies[answer.address]
+        return found
