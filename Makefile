@@ -2,7 +2,7 @@
 .PHONY: readme setup check quick test room thorough smoke golden golden-write docs attack audit workflows
 
 # Rooms of tests that are quick but for those marked slow (over a second), learns or thorough.
-QUICK = core data runs recipes guards loading sources metrics tasks evaluation reports objectives
+QUICK = $(addprefix library/,core data runs systems metrics tasks objectives) guards
 
 setup:
 	uv sync --group dev
@@ -17,9 +17,9 @@ quick:
 test:
 	uv run --group dev pytest
 
-# The tests that import a room of src/diptych, and the guards: make room ROOM=data
+# The tests that import a room of the library or a program, and the guards: make room ROOM=data, ROOM=mine
 room:
-	uv run --group dev pytest -q $$(grep -rlwE 'diptych\.$(ROOM)' tests --include='test_*.py') tests/guards
+	uv run --group dev pytest -q $$(grep -rlwE 'diptych[._]$(ROOM)' tests --include='test_*.py') tests/guards
 
 thorough:
 	.ci/run thorough

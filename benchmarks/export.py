@@ -32,8 +32,8 @@ import torch
 from benchmarks.machine import save_result
 from diptych.api.model import load
 from diptych.core import Writer, collate
-from diptych.inference import Predictor
 from diptych.inference.model_facts import offered_tasks
+from diptych.inference.predictor import Predictor
 from diptych.models.decoding import decode
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import predicting

@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.machine import Figure
 from diptych.api.model import load
-from diptych.inference import Predictor
+from diptych.inference.predictor import Predictor
 from diptych.runs.familiarity import QUANTILE
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.pictures import open_picture

@@ -1,4 +1,4 @@
-"""Shapes and types of every signature are checked at run time, in tests only (tests/checking.py); memory is bounded."""
+"""Shapes and types of signatures are checked at run time, in tests only (support/checking.py); memory is bounded."""
 
 import ctypes
 import faulthandler
@@ -23,8 +23,8 @@ with suppress(AttributeError, OSError):  # glibc's malloc.h: one arena for all t
     LIBC.mallopt(-8, 1)
     LIBC.mallopt(-3, 4 << 20)
 
-from tests import checking
-from tests.protocols import see_submodules
+from tests.support import checking
+from tests.support.protocols import see_submodules
 
 CHECKED = (  # where tensors are
     "core", "vision", "data.store", "objectives", "models", "metrics", "tasks",

@@ -18,7 +18,7 @@ from diptych.runtime.files import text_of
 from diptych.runtime.memory import share_one_arena
 
 if TYPE_CHECKING:
-    from diptych.inference import Predictor
+    from diptych.inference.predictor import Predictor
     from diptych_serve.service.service import Service
 
 TOKEN = "DIPTYCH_TOKEN"

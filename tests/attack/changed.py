@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from diptych.runtime.files import MARKER
-from tests import toy
 from tests.attack.forks import Ended, attempt
 from tests.attack.kills import Broken, copied
 from tests.attack.verbs import TINY, digests, make_world
+from tests.support import toy
 
 OTHER = 1  # seed of the world that replaces inputs
 IMAGE = "world/pictures/train/000003.png"

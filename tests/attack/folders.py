@@ -40,7 +40,7 @@ def weights() -> Iterator[Fuzzer]:
 def _official(system: str, folder: Path) -> None:
     from safetensors.torch import save_file
 
-    from tests.exporting import export_unified_vlp
+    from tests.support.exporting import export_unified_vlp
 
     torch.manual_seed(0)
     if system == "unified-vlp":
@@ -78,8 +78,8 @@ def _read_official(system: str, folder: Path) -> None:
 
 
 def _bert(folder: Path) -> None:
-    from tests import toy
-    from tests.exporting import export_unified_vlp
+    from tests.support import toy
+    from tests.support.exporting import export_unified_vlp
 
     form: Any = {"region_embedding": "official", "geometry": "official", "box_norm": "official"}
     model = toy.model("word", seed=1, segments=2, positions=40, layers=3, **form)
@@ -89,7 +89,7 @@ def _bert(folder: Path) -> None:
 
 def _read_bert(folder: Path) -> None:
     from diptych.runs.start import initialise
-    from tests import toy
+    from tests.support import toy
 
     initialise(toy.tden("word", seed=2), "tden", str(folder))
 
@@ -193,10 +193,10 @@ SERVICE: dict[Path, Any] = {}
 
 def _service(world: Path) -> Any:
     if world not in SERVICE:
-        from diptych.inference import Predictor
+        from diptych.inference.predictor import Predictor
         from diptych.runs.folder import open_model
         from diptych_serve.service.service import Service
-        from tests.service import Local
+        from tests.support.service import Local
 
         SERVICE[world] = Local(Service({"a": Predictor(open_model(world / "captioner"))}))
     return SERVICE[world]

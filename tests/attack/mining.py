@@ -24,9 +24,9 @@ import psutil
 
 from diptych_world import web
 from diptych_world.web.serve import Server
-from tests import zygote
-from tests.mining.conftest import digest
-from tests.webs import Live
+from tests.mine.conftest import digest
+from tests.support import zygote
+from tests.support.webs import Live
 
 STAGES = ("pages", "index", "measured", "joined", "decisions")
 QUICK = ("status_404", "opt_out_header", "chain_5", "chain_6", "loop", "metadata")  # what answers at once

@@ -110,7 +110,7 @@ def _read_values(folder: Path) -> None:
 
 
 def _pages(folder: Path) -> None:
-    from tests.vision.databases import opened
+    from tests.support.databases import opened
 
     (folder.parent / "lmdb").mkdir(exist_ok=True)
     with opened(folder.parent / "lmdb", map_size=2**16) as database, database.begin(write=True) as transaction:
@@ -176,7 +176,7 @@ def _package(folder: Path) -> None:
     manifest = [{"paths": ["a.bin"], "weights": weights}]
     described = {"format": "graph-model", "modelTopology": {"node": nodes}, "weightsManifest": manifest}
     files = {"a.json": json.dumps(described).encode(), "a.bin": bytes(12)}
-    from tests.tfjs_files import packed
+    from tests.support.tfjs_files import packed
 
     packed(folder / "a.tgz", files)
     unpacked = gzip.decompress((folder / "a.tgz").read_bytes())
@@ -197,7 +197,7 @@ def _read_package(folder: Path) -> None:
 
 
 def _network(folder: Path) -> None:
-    from tests.onnx_files import write_map
+    from tests.support.onnx_files import write_map
 
     write_map(folder / "a.onnx")
 

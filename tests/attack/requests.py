@@ -13,7 +13,7 @@ from benchmarks.hostile_images import jpeg_of_many_scans, plain_ppm, tiff_of_one
 from diptych_serve.service.limits import Limits
 from diptych_serve.service.service import Service
 from tests.attack.kills import Broken
-from tests.service import listening, make_model, picture
+from tests.support.service import listening, make_model, picture
 
 EACH = 20
 PATIENCE = 0.3  # seconds: a request that was cut short is waited for by the service

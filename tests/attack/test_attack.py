@@ -14,20 +14,23 @@ from random import Random
 from typing import Any, get_args
 
 import pytest
+import typer
 
+from diptych.cli import app
 from diptych.runtime.errors import DataError
 from tests.attack.changed import cases, stale
 from tests.attack.forks import Ended
 from tests.attack.fuzz import Fuzzer, corrupted, fuzzed, mutated
 from tests.attack.kills import Broken, Undisturbed
+from tests.attack.outputs import commands
 from tests.attack.pipes import COMMANDS
 from tests.attack.samples import LINE
 from tests.attack.states import TRIED, kept
 from tests.attack.verbs import digests
-from tests.guards.test_cli import VERBS
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 1
+VERBS = dict(commands(typer.main.get_command(app)))
 # Writes a file in two halves, then renames another over it: what a kill between them leaves differs.
 WRITES = """
 import os, sys

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests import toy
 from tests.attack.forks import attempt
+from tests.support import toy
 
 TINY = tuple(
     word

@@ -21,7 +21,7 @@ from diptych.core import Batch, Regions, Sample, collate
 from diptych.models import HEADS
 from diptych.models.weights import ImportReport
 from diptych.systems import OBJECTIVES, RECIPES, SYSTEMS
-from tests.checkpoints import load_checkpoint
+from tests.support.checkpoints import load_checkpoint
 
 GIVEN = Path(os.environ.get("DIPTYCH_PARITY", "")) / "uniter"  # further sets in the same form
 SETS = [Path(__file__).parent / "uniter_data", *([GIVEN] if GIVEN.is_dir() else [])]

@@ -15,7 +15,7 @@ from diptych.runtime.errors import CheckpointError
 from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych_world.book import record
 from diptych_world.layout import scene
-from tests.outside import REPOSITORY, diptych
+from tests.support.outside import REPOSITORY, diptych
 
 SPLITS = {"train": 12, "val": 4, "test": 4}
 SMALL = ["model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32", "training.batch=4", "training.steps=3",

@@ -3,9 +3,6 @@
 import pytest
 
 from diptych.runtime.errors import DataError
-from diptych_world.book import record
-from diptych_world.kinds import names_of_kinds
-from diptych_world.layout import scene
 from experiments.hallucination import hallucinations, repeated_ngrams
 
 NAMES = {"dog": "dog", "dogs": "dog", "puppy": "dog", "hot dog": "food", "man": "man", "kite": "kite"}
@@ -27,6 +24,10 @@ def test_an_object_named_twice_counts_twice() -> None:
 
 def test_storybook_names_what_is_there() -> None:
     """Captions of people's say what is there; half of those of another picture's do not."""
+    from diptych_world.book import record
+    from diptych_world.kinds import names_of_kinds
+    from diptych_world.layout import scene
+
     records = [record(scene(0, "test", index)) for index in range(60)]
     there = {r.key: {thing.kind for thing in r.objects} for r in records}
     own = {r.key: r.captions[0] for r in records}
@@ -37,6 +38,8 @@ def test_storybook_names_what_is_there() -> None:
 
 
 def test_names_are_one_kind_s_each() -> None:
+    from diptych_world.kinds import names_of_kinds
+
     names = names_of_kinds()
     assert names["puppies"] == names["puppy"] == names["dogs"] == "dog"
     assert names["men"] == "man"

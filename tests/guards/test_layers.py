@@ -48,7 +48,7 @@ def files_with(wanted: Callable[[ast.AST], bool]) -> set[str]:
 
 def test_packages_from_outside_import_the_public_modules_alone() -> None:
     """UNITER, the sixth system, and the package and the task of the tests; also where they are code in a string."""
-    own = (ROOT / "tests" / name for name in ("sixth.py", "outside.py", "journeys/broken_off.py"))
+    own = (ROOT / "tests" / "support" / name for name in ("sixth.py", "outside.py", "broken_off.py"))
     for path in (*(ROOT / "examples").rglob("*.py"), *own):
         imported = set(re.findall(r"^ *(?:from|import) (diptych[\w.]*)", path.read_text(), re.MULTILINE))
         assert imported <= {"diptych.plugin", "diptych.testing"}, path
@@ -112,3 +112,11 @@ def _imported(path: Path, files: dict[str, Path]) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             for one in node.names:
                 yield inner if (inner := f"{node.module}.{one.name}") in files else node.module
+
+
+def test_no_test_imports_a_test() -> None:
+    """What several tests use is in tests/support."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        assert not [name for name in modules if name.rpartition(".")[2].startswith("test_")], path

@@ -5,7 +5,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 from diptych.core import BIDIRECTIONAL, StateModel, attention_mask
-from tests import toy
+from tests.support import toy
 
 
 def test_a_wrong_type_or_shape_is_refused() -> None:

@@ -29,6 +29,16 @@ if sys.argv[3] == "diptych_world":
 """
 
 
+COLLECT = """
+import sys
+sys.path = ["src", *(one for one in sys.path if one != sys.argv[1])]
+from importlib.util import find_spec
+assert find_spec(sys.argv[2]) is None
+import pytest
+sys.exit(pytest.main(["--collect-only", "-qq", "-n", "0", "-m", "", "tests/library"]))
+"""
+
+
 @pytest.fixture(scope="module")
 def fork(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fork")
@@ -54,7 +64,33 @@ def test_the_library_works_without_a_program(gone: str, fork: Path, tmp_path: Pa
         (tmp_path / gone).rename(fork / "src" / gone)
     assert done.returncode == 0, done.stdout + done.stderr
     listed = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and line.strip()}
-    without = {name for name, entry in VERBS.items() if entry.place.startswith(f"{gone}.")}
+    without = {name for name, (_, place) in VERBS.items() if place.startswith(f"{gone}.")}
     assert without
     assert not without & listed
     assert VERBS.keys() - without <= listed
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("gone", [name for name in OWN if name != "diptych"])
+def test_the_library_s_tests_are_collected_without_a_program_and_its_tests(
+    gone: str, fork: Path, tmp_path: Path
+) -> None:
+    its_tests = gone.removeprefix("diptych_")
+    for name in ("tests", "docs", "examples", "benchmarks", "experiments"):
+        left = shutil.ignore_patterns("__pycache__", *([its_tests] if name == "tests" else []))
+        shutil.copytree(ROOT / name, fork / name, ignore=left, dirs_exist_ok=True)
+    shutil.rmtree(fork / "tests" / its_tests, ignore_errors=True)
+    shutil.copy(ROOT / "pyproject.toml", fork)
+    (fork / "src" / gone).rename(tmp_path / gone)
+    try:
+        # an interpreter: what is imported from where
+        done = subprocess.run(
+            [sys.executable, "-c", COLLECT, str(ROOT / "src"), gone],
+            cwd=fork,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        (tmp_path / gone).rename(fork / "src" / gone)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

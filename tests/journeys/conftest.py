@@ -22,11 +22,7 @@ from diptych.data.store.store import Store
 from diptych.runs.run import run as train
 from diptych.systems import find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych_world.book import record
-from diptych_world.layout import scene
-from diptych_world.render import render
-from diptych_world.world import SIDE
-from tests import toy, zygote
+from tests.support import toy, zygote
 
 SPLITS = {"train": 40, "val": 8, "test": 12}
 # Two processes of one thread each: more threads than cores would make them crawl.
@@ -35,6 +31,9 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from diptych_world.book import record
+    from diptych_world.layout import scene
+
     folder = tmp_path_factory.mktemp("world") / "store"
     records = [record(scene(0, split, index)) for split, count in SPLITS.items() for index in range(count)]
     detector = GroundTruth.of(records)
@@ -89,6 +88,10 @@ def with_detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def drawn_pictures(folder: Path, count: int) -> Path:
     """Scenes as a user's photos, in `folder/photos`, and lines about them in `folder/mine.jsonl`."""
+    from diptych_world.book import record
+    from diptych_world.layout import scene
+    from diptych_world.render import render
+
     (folder / "photos").mkdir(parents=True)
     lines = []
     for index in range(count):
@@ -117,6 +120,8 @@ def drawn_pictures(folder: Path, count: int) -> Path:
 
 def in_pixels(box: Sequence[float]) -> list[int]:
     """Left, top, width, height of a drawn thing."""
+    from diptych_world.world import SIDE
+
     x1, y1, x2, y2 = (round(end * SIDE) for end in box)
     return [x1, y1, x2 - x1, y2 - y1]
 

@@ -15,7 +15,7 @@ from PIL import Image
 from diptych import cli
 from diptych.systems import RECIPES
 from tests.journeys.conftest import Result, tiny
-from tests.service import make_model
+from tests.support.service import make_model
 
 PRETRAIN = ["pretrain", "unified-vlp/small/pretrain"]
 IMPORT = "import unified-vlp FILE --out OUT --vocab VOCAB"

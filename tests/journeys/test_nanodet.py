@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.journeys.conftest import Result, drawn_pictures
-from tests.tfjs_files import small_package
+from tests.support.tfjs_files import small_package
 
 
 def test_from_a_package_to_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]) -> None:

@@ -27,9 +27,9 @@ from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.pictures import open_picture
 from tests.conftest import REPOSITORY
-from tests.detector_files import butd_file, detectron_blobs, write_detectron
-from tests.exporting import export_tden, export_unified_vlp
 from tests.journeys.conftest import Result
+from tests.support.detector_files import butd_file, detectron_blobs, write_detectron
+from tests.support.exporting import export_tden, export_unified_vlp
 from tests.support.official_names import under_their_names
 
 WORDS = ("a", "dog", "bird", "what", "is", "it", "?", "the", "red")

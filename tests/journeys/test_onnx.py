@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.journeys.conftest import Result, drawn_pictures, tiny
-from tests.onnx_files import write, write_map
+from tests.support.onnx_files import write, write_map
 
 COUNT = 12
 SIZES = {"model.max_regions": 8, "model.positions": 40, "data.max_words": 16, "training.steps": 2}

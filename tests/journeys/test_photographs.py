@@ -18,11 +18,11 @@ from torchvision.models.detection import ssdlite320_mobilenet_v3_large
 from diptych.data.store.store import Store
 from diptych.vision.detectors.proposers.nanodet import NanodetProposer
 from diptych.vision.detectors.proposers.tfjs import read_graph
-from tests import zygote
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import ENVIRONMENT, Result, drawn_pictures
+from tests.support import zygote
 from tests.support.server_process import Process
-from tests.tfjs_files import small_package
+from tests.support.tfjs_files import small_package
 
 PAGES = ("photographs.md", "photographs-reference.md")
 PAGE = "\n".join((REPOSITORY / "docs" / name).read_text() for name in PAGES)

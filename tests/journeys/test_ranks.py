@@ -11,10 +11,10 @@ import pytest
 
 from diptych.testing.runs import ALIKE, assert_alike
 from diptych.training.checkpoint import steps_in
-from tests import zygote
 from tests.journeys.conftest import ENVIRONMENT
+from tests.support import zygote
 
-PROGRAM = Path(__file__).with_name("ranks.py")
+PROGRAM = Path(__file__).parents[1] / "support" / "ranks.py"
 START = {  # recipe -> of the model that it begins from
     "unified-vlp/small/pretrain": None,
     "vl-bert/small/pretrain": None,

@@ -19,7 +19,7 @@ from diptych.runs.folder import damaged_files, open_model
 from diptych.runtime.errors import CheckpointError, UnfamiliarWarning
 from diptych.vision.detectors.open import open_detector
 from diptych_serve.service.service import Service
-from tests.service import Local
+from tests.support.service import Local
 
 SAMPLE = PACKAGED / "sample"
 PICTURES = sorted(SAMPLE.glob("*.png"))

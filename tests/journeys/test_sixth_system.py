@@ -20,9 +20,9 @@ from diptych.systems import RECIPES, add_system, find_recipe, find_selection
 from diptych.systems.system import OBJECTIVES
 from diptych.testing import Case, check_heads, check_masks
 from diptych.vision.detectors.open import open_detector
-from tests import sixth, toy
 from tests.journeys.conftest import Result
-from tests.tables import added
+from tests.support import sixth, toy
+from tests.support.tables import added
 
 
 def store_in(folder: Path) -> Path:

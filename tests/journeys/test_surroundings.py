@@ -23,7 +23,7 @@ from diptych.runtime.processes import torchrun_processes
 from diptych_mine.lists import lists_of
 from diptych_mine.pages.texts import Vocabularies
 from diptych_mine.scorer import train_scorer
-from tests import zygote
+from tests.support import zygote
 
 TORCHRUN = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 

@@ -16,7 +16,7 @@ from diptych.runs.run import run as train
 from diptych.systems import find_recipe
 from diptych.systems.tden.model import Tden, TdenResolvedConfig
 from diptych.tasks.two_towers import TowerGallery, embed_sentences
-from tests.exporting import export_tden
+from tests.support.exporting import export_tden
 
 SMALL = {
     "model.width": 32,

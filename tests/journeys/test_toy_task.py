@@ -17,10 +17,10 @@ from diptych_serve.service.app import PAGE_VIEW
 from diptych_serve.service.service import Service
 from diptych_world.demo.measure import measure
 from diptych_world.demo.page import demo_report
-from tests.journeys.broken_off import BROKEN_OFF, score_broken_off
 from tests.journeys.conftest import Result, tiny
-from tests.service import Local
-from tests.tables import added
+from tests.support.broken_off import BROKEN_OFF, score_broken_off
+from tests.support.service import Local
+from tests.support.tables import added
 
 NAME = BROKEN_OFF.name
 

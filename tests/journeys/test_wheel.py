@@ -15,7 +15,7 @@ from zipfile import ZipFile
 import pytest
 
 from diptych.api.model import Model
-from tests.service import make_model, picture
+from tests.support.service import make_model, picture
 
 ROOT = Path(__file__).parent.parent.parent
 UV = shutil.which("uv")

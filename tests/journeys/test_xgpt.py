@@ -15,7 +15,7 @@ from diptych.api.model import Model
 from diptych.core import Record
 from diptych.data.store.store import Store, StoreWriter
 from diptych.data.store.tokens import Tokens
-from diptych.inference import Predictor
+from diptych.inference.predictor import Predictor
 from diptych.runs.folder import open_model
 from diptych.runs.run import run as train
 from diptych.runs.start import fit_to

@@ -3,15 +3,8 @@
 import pytest
 
 from diptych_mine.pages.addresses import is_nothing, picture_of, width_of
-
-from .test_pages import TEXT, page
-
-NEWS = f"<main><article><h1>Kites</h1>{TEXT}%s{TEXT}</article></main>"
-
-
-def chosen(body: str, head: str = "", **more: object) -> list[str]:
-    """Addresses of the images that lead the page."""
-    return [row["address"] for row in page(body, head, **more).rows if not {"dominant", "address"} & set(row["fails"])]
+from tests.support.candidates import NEWS, chosen
+from tests.support.web_pages import TEXT, page
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ import pytest
 
 from diptych_mine.pages.addresses import absolute, is_nothing, sources
 from diptych_mine.pages.dominant import pixels
-
-from .test_candidates import NEWS, chosen
-from .test_pages import TEXT, page
+from tests.support.candidates import NEWS, chosen
+from tests.support.web_pages import TEXT, page
 
 BASE = "http://a.test/x/y.html"
 WIDTHS = {"data-widths": "[180, 360, 540]"}

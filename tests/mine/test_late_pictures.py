@@ -5,9 +5,8 @@ import time
 import pytest
 
 from diptych_mine.pages.addresses import is_nothing, sources
-
-from .test_candidates import NEWS, chosen
-from .test_pages import page
+from tests.support.candidates import NEWS, chosen
+from tests.support.web_pages import page
 
 ALT = 'alt="a red kite over a beach"'
 SIZED = f'{ALT} width="520" height="400"'

@@ -33,7 +33,7 @@ from diptych_mine.settings import MiningSettings
 from diptych_world.book import Storybook
 from diptych_world.render import render
 from diptych_world.web.pictures import unnatural
-from tests import toy
+from tests.support import toy
 
 from .conftest import run
 

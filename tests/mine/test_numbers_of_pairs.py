@@ -47,7 +47,7 @@ def test_all_are_kept_by_any_number_of_processes(tmp_path: Path, count: int) -> 
 BY_RAY = """
 import sys
 from pathlib import Path
-from tests.mining.conftest import run
+from tests.mine.conftest import run
 
 if __name__ == "__main__":
     for count in sys.argv[2:]:

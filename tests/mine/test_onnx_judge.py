@@ -14,7 +14,7 @@ from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych_mine.judge import onnx_judge
 from diptych_mine.judge.judges import identity, load_judge, scores_by
 from diptych_mine.judge.onnx_judge import KNOWN, KnownNetwork
-from tests.onnx_files import write_classifier
+from tests.support.onnx_files import write_classifier
 
 
 @pytest.fixture

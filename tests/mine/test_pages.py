@@ -11,20 +11,10 @@ from diptych_mine.pages.addresses import absolute, largest, usable
 from diptych_mine.pages.charsets import decoded
 from diptych_mine.pages.dominant import Ancestors, features
 from diptych_mine.pages.pages import MOST_PICTURES, forbids, read_page, settle
-from diptych_mine.pages.texts import Vocabularies
 from diptych_mine.settings import MiningSettings, changed
+from tests.support.web_pages import NOTHING, TEXT, page
 
-NOTHING = Vocabularies(frozenset())
-TEXT = "<p>We had planned this trip for months, and in the end everything turned out differently.</p>"
 PICTURE = '<img src="/kite.jpg" alt="a red kite over a beach" width="640" height="480">'
-
-
-def page(body: str, head: str = "", lang: str = ' lang="en"', settings: MiningSettings | None = None, **more: object):
-    html = f"<!doctype html><html{lang}><head><title>Kites</title>{head}</head><body>{body}</body></html>"
-    settings = settings or MiningSettings()
-    found = read_page("http://a.test/x/y.html", html.encode(), settings, NOTHING, **more)
-    settle([found], settings, NOTHING)
-    return found
 
 
 def test_the_large_picture_of_an_article_leads_and_has_its_texts() -> None:

@@ -24,7 +24,7 @@ from diptych_mine.layout import RunLayout
 from diptych_mine.settings import MiningSettings, changed, checked
 from diptych_world.book import Storybook
 from diptych_world.render import render
-from tests.webs import Live
+from tests.support.webs import Live
 
 from .conftest import digest, run
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from diptych.runtime.errors import DiptychError
-from tests import zygote
+from tests.support import zygote
 
 from .conftest import digest, run
 
@@ -67,7 +67,7 @@ from pathlib import Path
 from diptych.runtime import engine
 from diptych_mine import run
 from diptych_mine.settings import MiningSettings
-from tests.engine.killed import KilledOnce
+from tests.support.killed import KilledOnce
 
 out, *given = sys.argv[1:]
 

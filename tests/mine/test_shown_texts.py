@@ -4,8 +4,7 @@ import pytest
 
 from diptych_mine.pages.texts import clean
 from diptych_mine.settings import MiningSettings, changed
-
-from .test_pages import TEXT, page
+from tests.support.web_pages import TEXT, page
 
 IMAGE = '<img src="/one.jpg" width="600" height="400">'
 OTHER = '<img src="/two.jpg" width="300" height="200">'

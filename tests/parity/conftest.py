@@ -13,9 +13,9 @@ from torch import Tensor
 from diptych.core import BIDIRECTIONAL, IGNORE, TEXT_AFTER_REGIONS, Batch, Regions, Sample, collate
 from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
 from diptych.systems.unified_vlp.model import UnifiedVLP
-from tests.checkpoints import load_checkpoint
 from tests.parity.detector_sets import WEIGHTS, names, sets
 from tests.parity.sets import SETS, weights
+from tests.support.checkpoints import load_checkpoint
 
 collect_ignore = [] if any(names(folder, WEIGHTS) for folder in sets("vlp_x101")) else ["test_vlp_x101_network.py"]
 

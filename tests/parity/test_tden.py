@@ -28,9 +28,9 @@ from diptych.objectives.masked_regions import overlaps
 from diptych.systems.tden.checkpoint import import_tden
 from diptych.systems.tden.layers import after_each
 from diptych.systems.tden.model import Tden
-from tests.checkpoints import load_checkpoint
-from tests.exporting import export_tden
 from tests.parity.sets import weights
+from tests.support.checkpoints import load_checkpoint
+from tests.support.exporting import export_tden
 
 pytestmark = pytest.mark.parity
 TOLERANCE = {"atol": 5e-6, "rtol": 1e-5}

@@ -11,9 +11,9 @@ from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import read_weights
 from diptych.systems.tden.checkpoint import import_tden
 from diptych.systems.tden.model import Tden
-from tests.checkpoints import load_checkpoint
-from tests.exporting import export_tden
 from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
+from tests.support.checkpoints import load_checkpoint
+from tests.support.exporting import export_tden
 
 pytestmark = pytest.mark.parity
 TWICE = "predictor.decoder.bias"
@@ -108,7 +108,7 @@ def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
 
 
 def test_only_the_codes_form_can_be_exported():
-    from tests import toy
+    from tests.support import toy
 
     with pytest.raises(CheckpointError, match="have a counterpart in the authors' code"):
         export_tden(toy.tden())

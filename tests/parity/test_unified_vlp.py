@@ -15,8 +15,8 @@ from diptych.objectives import AnswerQuestion, MaskedLanguage, RegionContrast
 from diptych.runtime.weight_files import read_weights
 from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
 from diptych.systems.unified_vlp.model import UnifiedVLP
-from tests.checkpoints import load_checkpoint
-from tests.exporting import export_unified_vlp
+from tests.support.checkpoints import load_checkpoint
+from tests.support.exporting import export_unified_vlp
 
 pytestmark = pytest.mark.parity
 CASES = ("s2s", "bi", "s2s_vismask", "bi_vismask")

@@ -18,8 +18,8 @@ from diptych.models.weights import ImportReport
 from diptych.objectives import AnswerQuestion, ImageTextMatching, MaskedLanguage, MaskedRegionClass
 from diptych.systems.vl_bert.checkpoint import import_vl_bert
 from diptych.systems.vl_bert.model import VLBert, sines
-from tests.checkpoints import load_checkpoint
 from tests.parity.sets import weights
+from tests.support.checkpoints import load_checkpoint
 
 pytestmark = pytest.mark.parity
 TOLERANCE = {"atol": 2e-5, "rtol": 1e-5}

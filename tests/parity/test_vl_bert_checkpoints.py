@@ -8,8 +8,8 @@ from diptych.core import BIDIRECTIONAL, Regions, Sample, collate
 from diptych.runtime.errors import CheckpointError
 from diptych.systems.vl_bert.checkpoint import import_vl_bert
 from diptych.systems.vl_bert.model import VLBert
-from tests.checkpoints import load_checkpoint
 from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
+from tests.support.checkpoints import load_checkpoint
 
 pytestmark = pytest.mark.parity
 # 4,096 numbers go into a look: 2,048 of coordinates, which stay 8 x 256 / k, and 2,048 of the feature.

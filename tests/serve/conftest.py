@@ -1,5 +1,5 @@
 """Fixtures of the page's tests."""
 
-from tests.chromium import browser, docs, page, served
+from tests.support.chromium import browser, docs, page, served
 
 __all__ = ["browser", "docs", "page", "served"]

@@ -13,7 +13,7 @@ from diptych.cli import run_verb
 from diptych.runtime.errors import UnsupportedError
 from diptych_serve.service.pictures import PictureGallery
 from diptych_serve.service.service import Service
-from tests.service import listening, make_model, picture
+from tests.support.service import listening, make_model, picture
 
 MAKES = "diptych finetune retrieval --data DATA --model sample --out RUN"
 TOWERS = "diptych finetune retrieval --from-scratch --recipe tden/small/retrieval --data STORE --out RUN"

@@ -8,10 +8,20 @@ import pytest
 
 from diptych.systems import add_task
 from diptych_serve.service.service import Service
-from tests.chromium import FIELDS, PHONE, choose_picture, done, needs_chromium, opened, press_until, started, sync_api
-from tests.journeys.broken_off import BROKEN_OFF
-from tests.service import make_model, picture
-from tests.tables import added
+from tests.support.broken_off import BROKEN_OFF
+from tests.support.chromium import (
+    FIELDS,
+    PHONE,
+    choose_picture,
+    done,
+    needs_chromium,
+    opened,
+    press_until,
+    started,
+    sync_api,
+)
+from tests.support.service import make_model, picture
+from tests.support.tables import added
 
 pytestmark = needs_chromium
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from diptych_serve.service.service import Service
-from tests.chromium import (
+from tests.support.chromium import (
     FIELDS,
     PHONE,
     WIDE,
@@ -25,7 +25,7 @@ from tests.chromium import (
     started,
     sync_api,
 )
-from tests.service import make_model, picture
+from tests.support.service import make_model, picture
 
 pytestmark = needs_chromium
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from diptych.systems import RECIPES, Recipe
 from diptych.testing import Case
-from tests.deciding import TOKENS
+from tests.support.deciding import TOKENS
 
 # What makes the small shape of a system smaller, where the helper's own sizes do not.
 SMALLER: dict[str, dict[str, Any]] = {
@@ -14,6 +14,6 @@ SMALLER: dict[str, dict[str, Any]] = {
 
 
 def case_of(recipe: Recipe | str, **options: Any) -> Case:
-    """With the words of tests/deciding.py."""
+    """With the words of tests/support/deciding.py."""
     recipe = RECIPES[recipe]() if isinstance(recipe, str) else recipe
     return Case.of(recipe, tokens=TOKENS, shape=SMALLER.get(recipe.system), **options)

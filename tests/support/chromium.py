@@ -7,15 +7,15 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from diptych_serve.service import server as serving
-from diptych_serve.service.limits import Limits
-from diptych_serve.service.pictures import PictureGallery
-from diptych_serve.service.service import Service
-from tests.service import make_model, picture
+from tests.support.service import make_model, picture
+
+if TYPE_CHECKING:
+    from diptych_serve.service.service import Service
+
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -40,6 +40,10 @@ FIELDS = {
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Service]]:
+    from diptych_serve.service.limits import Limits
+    from diptych_serve.service.pictures import PictureGallery
+    from diptych_serve.service.service import Service
+
     folder = tmp_path_factory.mktemp("page")
     (folder / "gallery").mkdir()
     for colour in ("red", "green", "blue"):
@@ -59,6 +63,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Serv
 @contextmanager
 def started(service: Service) -> Iterator[str]:
     """The address of a service that runs until the end."""
+    from diptych_serve.service import server as serving
+
     bound, ready = serving.bind("127.0.0.1", 0), threading.Event()
     server = serving.make_server(service, ready=ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})

@@ -3,7 +3,7 @@
 from diptych.core import Choices, Expression, Object, Record, Statement, TaskItem
 from diptych.data.store.tokens import Tokens
 from diptych.tasks.entailment import LABELS
-from tests import toy
+from tests.support import toy
 
 KINDS = ("dog", "bird", "tree", "person")
 ANSWERS = ("[0] is left of [1]", "[1] is red", "[0] is small and [2] is big", "it rests")

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from tests.detector_files import butd_file, detectron_blobs, write_airsplay, write_detectron
+from tests.support.detector_files import butd_file, detectron_blobs, write_airsplay, write_detectron
 
 
 def detectron(folder: Path) -> Path:

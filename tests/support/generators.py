@@ -15,7 +15,7 @@ from diptych.core import TARGET_AFTER_BOTH, TEXT_AFTER_REGIONS, Batch, Objective
 from diptych.models import SystemModel
 from diptych.models.decoding import DecodingOptions, decode
 from diptych.objectives import GenerateText, MaskedQueries, OneForward
-from tests import toy
+from tests.support import toy
 
 # How each is made, and the objective that asks for all words of a caption at once, as decoding asks for them.
 GENERATORS: dict[str, tuple[Callable[[], SystemModel], Objective]] = {

@@ -1,12 +1,15 @@
 """A small web on this machine, with a log of what is asked."""
 
+from __future__ import annotations
+
 import asyncio
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from diptych_mine.fetch.fetching import FetchedBody, Fetcher, WantedAddress
-from diptych_mine.settings import Fetch
+if TYPE_CHECKING:
+    from diptych_mine.fetch.fetching import FetchedBody
+
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n"
 
@@ -46,6 +49,9 @@ class Web:
             await asyncio.sleep(5)
 
     def fetch(self, folder: Path, *paths: str, host: str = "a.test", **settings: object) -> list[FetchedBody]:
+        from diptych_mine.fetch.fetching import Fetcher, WantedAddress
+        from diptych_mine.settings import Fetch
+
         bodies: dict[str, bytes] = {}
 
         async def run() -> list[FetchedBody]:

@@ -1,7 +1,7 @@
 """A checkpoint in the layout of the authors."""
 
 from diptych.systems.unified_vlp.model import UnifiedVLP
-from tests import toy
+from tests.support import toy
 
 OFFICIAL = {"region_embedding": "official", "geometry": "official", "box_norm": "official"}
 

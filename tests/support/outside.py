@@ -6,9 +6,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests import zygote
+from tests.support import zygote
 
-REPOSITORY = Path(__file__).parent.parent
+REPOSITORY = Path(__file__).parents[2]
 
 # A system that differs from ImageBERT in its name, a head, a format: everything that a package can add but for a task.
 SYSTEM = '''

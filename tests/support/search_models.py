@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from diptych.data.store.tokens import Tokens
-from diptych.inference import Predictor
+from diptych.inference.predictor import Predictor
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.systems import SYSTEMS
-from diptych_world.detector.detector import StorybookDetector
+
+if TYPE_CHECKING:
+    from diptych_world.detector.detector import StorybookDetector
+
 
 TOKENS = Tokens.train(["a red kite over a beach"], 60)
 

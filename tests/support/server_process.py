@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 
-from tests import zygote
+from tests.support import zygote
 
 
 class Process:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import numpy as np
@@ -17,16 +17,15 @@ import torch
 from PIL import Image
 
 from diptych.data.store.tokens import Tokens
-from diptych.inference import Predictor
+from diptych.inference.predictor import Predictor
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.systems import SYSTEMS, find_recipe
 from diptych.tasks.answers import UNKNOWN, Answers
-from diptych_serve.service.app import make_app
-from diptych_serve.service.guard import RequestGuard
-from diptych_serve.service.server import bind, make_server
-from diptych_serve.service.service import Service
-from diptych_serve.service.worker import Job
-from tests import toy
+from tests.support import toy
+
+if TYPE_CHECKING:
+    from diptych_serve.service.service import Service
+
 
 TOKENS = Tokens.train(["a red kite over a beach", "what colour is the dog"], 80)
 ANSWERS = Answers((UNKNOWN, "red", "blue", "two", "yes", "no", "dog"))
@@ -60,6 +59,8 @@ def make_model(folder: Path, heads: Iterable[str] = HEADS, seed: int = 1) -> Pre
 @contextmanager
 def listening(service: Service) -> Iterator[tuple[str, int]]:
     """A real server in a thread; the address that it listens on."""
+    from diptych_serve.service.server import bind, make_server
+
     bound, ready = bind("127.0.0.1", 0), threading.Event()
     server = make_server(service, ready=ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
@@ -87,6 +88,9 @@ class Local:
     """A service that is asked in this process, as from http://localhost."""
 
     def __init__(self, service: Service, token: str | None = None) -> None:
+        from diptych_serve.service.app import make_app
+        from diptych_serve.service.guard import RequestGuard
+
         self.service = service
         self.app = RequestGuard(make_app(service), token)
         if not service.worker.alive:
@@ -122,6 +126,8 @@ def problem(answer: httpx2.Response) -> dict[str, Any]:
 
 def hold(local: Local, until: threading.Event) -> None:
     """The worker is kept busy by a request of ours, until the event."""
+    from diptych_serve.service.worker import Job
+
     worker, answer = local.service.worker, local.service.worker.answer_batch
     begun = threading.Event()
 

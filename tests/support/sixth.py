@@ -36,7 +36,7 @@ from diptych.plugin import (
     region_features,
     weighed,
 )
-from tests.tables import added
+from tests.support.tables import added
 
 NAME = "sixth"
 

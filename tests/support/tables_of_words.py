@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from diptych.core import Batch, Vocabulary, collate
-from tests import toy
+from tests.support import toy
 
 END, WORDS = 3, 5
 

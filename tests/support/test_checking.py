@@ -7,7 +7,7 @@ from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
 from diptych.core.batch import collate
-from tests import checking
+from tests.support import checking
 
 
 def twice(x: Float[Tensor, "rows 3"]) -> Float[Tensor, "rows 3"]:

@@ -1,7 +1,9 @@
 """A small picture world for tests: a caption names the regions, then how many there are."""
 
+from __future__ import annotations
+
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -12,8 +14,10 @@ from diptych.systems.xgpt.model import Xgpt, XgptResolvedConfig
 from diptych.testing.case import KINDS
 from diptych.testing.case import toy_regions as regions
 from diptych.vision.detectors.selection import Selection
-from diptych_world.detector.detector import StorybookDetector
-from diptych_world.detector.network import DetectorConfig, SmallDetector
+
+if TYPE_CHECKING:
+    from diptych_world.detector.detector import StorybookDetector
+
 
 __all__ = ["KINDS", "VOCABULARY", "config", "detector", "model", "regions", "sample", "tden", "xgpt"]
 
@@ -31,6 +35,9 @@ def sample(seed: int, count: int | None = None) -> Sample:
 
 def detector(side: int = 32, select: Selection | None = None) -> StorybookDetector:
     """One that has learnt nothing, and finds something everywhere."""
+    from diptych_world.detector.detector import StorybookDetector
+    from diptych_world.detector.network import DetectorConfig, SmallDetector
+
     torch.manual_seed(0)
     shape = DetectorConfig(("dog", "bird"), side=side, feature_size=16, widths=(8, 8, 8))
     return StorybookDetector(SmallDetector(shape), select or Selection(most=4, least=2))

@@ -66,7 +66,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.path.insert(0, os.environ["TESTS_OF"])
-from tests import toy  # noqa: E402
+from tests.support import toy  # noqa: E402
 
 if __name__ == "__main__":
     leave(main())

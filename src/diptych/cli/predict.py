@@ -27,7 +27,7 @@ from diptych.runtime.outputs import refuse_inputs
 from diptych.runtime.terminal import printable
 
 if TYPE_CHECKING:
-    from diptych.inference import Predictor
+    from diptych.inference.predictor import Predictor
     from diptych.tasks import TaskSpec
     from diptych.tasks.interface import Form, TaskAnswer, TaskInterface, TaskRequest
 

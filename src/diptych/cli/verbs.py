@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from diptych.cli.app import Verb, Verbs
 from diptych.runtime.errors import RecipeError, nearest
+from diptych.runtime.files import text_of
 from diptych.runtime.plugins import load_plugins, unknown_name, verbs_listed
 from diptych.runtime.verbs import TASK_VERBS
 
@@ -21,113 +24,77 @@ NO_MODEL = "Missing --model FOLDER (or --server URL of a running service); `--mo
 VALUED = {"--model", "--server", "--out", "--device", "--precision", "--revision", "--features", "--show"}
 
 
-class VerbEntry(NamedTuple):
-    """A verb: its place, and its line in `diptych --help`."""
-
-    place: str  # MODULE:NAME of its function, or of a `Verbs` with subcommands
-    panel: str
-    help: str  # the first sentence of the function's docstring, which `diptych VERB --help` shows
-    kind: type[TyperCommand] = Verb
-
-    @property
-    def there(self) -> bool:
-        """False if the package of the verb was left out."""
-        return find_spec(self.place.partition(".")[0]) is not None
-
-    def load(self, name: str) -> Any:
-        """Import the verb and return its command."""
-        module, _, function = self.place.partition(":")
-        verb, alone = getattr(import_module(module), function), Verbs(rich_markup_mode=None)
-        if isinstance(verb, typer.Typer):
-            alone.add_typer(verb, name=name)
-        else:
-            alone.command(name, cls=self.kind)(verb)
-        return typer.main.get_group(alone).commands[name]
-
-
+# {heading in --help: {verb: MODULE:NAME of its function, or of a `Verbs` with subcommands}}
+PLACES = {
+    USE: {
+        "evaluate": "diptych.cli.evaluate:evaluate",
+        "submit": "diptych.cli.evaluate:submit",
+        "rank": "diptych.cli.evaluate:rank",
+        "compare": "diptych.cli.evaluate:compare",
+        "score": "diptych.cli.evaluate:score",
+        "encode": "diptych.cli.vectors:encode",
+        "match": "diptych.cli.vectors:match",
+        "search": "diptych.cli.search:search",
+        "serve": "diptych_serve.cli:serve",
+    },
+    TRAIN: {
+        "plot": "diptych.cli.plot:plot",
+        "recipes": "diptych.cli.recipes:recipes",
+        "pretrain": "diptych.cli.train:pretrain",
+        "finetune": "diptych.cli.train:finetune",
+    },
+    DATA: {
+        "data": "diptych.cli.data:public_data",
+        "check": "diptych.cli.data:check",
+        "extract": "diptych.cli.data:extract",
+        "augment": "diptych.cli.train:augment",
+        "tokenizer": "diptych.cli.data:tokenizer",
+        "mine": "diptych_mine.cli:mine",
+    },
+    SHARE: {
+        "completion": "diptych.cli.completion:completion",
+        "plugins": "diptych.cli.recipes:plugins",
+        "push": "diptych.cli.share:push",
+        "export": "diptych_serve.cli:export",
+        "import": "diptych.cli.importing:imports",
+    },
+    WORLD: {
+        "demo": "diptych_world.cli:demo",
+        "storybook": "diptych_world.cli:storybook",
+    },
+}
+# The verbs whose package is there: a program may have been left out.
 VERBS = {
-    "evaluate": VerbEntry(
-        "diptych.cli.evaluate:evaluate", USE,
-        "Score a model on a split, with confidence intervals, a blind baseline and a human ceiling.",
-    ),
-    "submit": VerbEntry(
-        "diptych.cli.evaluate:submit", USE,
-        "Write a model's predictions as a file for an evaluation server, without scores.",
-    ),
-    "rank": VerbEntry(
-        "diptych.cli.evaluate:rank", USE,
-        "Score retrieval: rank the images of a split for each text, and the texts for each image.",
-    ),
-    "compare": VerbEntry(
-        "diptych.cli.evaluate:compare", USE,
-        "Compare two models on the same images: the gain of B over A, with the 95% interval of a paired bootstrap.",
-    ),
-    "score": VerbEntry(
-        "diptych.cli.evaluate:score", USE,
-        "Score a file of captions or answers in the format of an evaluation server.",
-    ),
-    "encode": VerbEntry(
-        "diptych.cli.vectors:encode", USE,
-        "Write the vectors of images, computed by a two-tower model.",
-    ),
-    "match": VerbEntry(
-        "diptych.cli.vectors:match", USE,
-        "Print how well each text matches each image: the probability of a match, or the cosine of two-tower vectors.",
-    ),
-    "search": VerbEntry("diptych.cli.search:search", USE, "Rank a folder of images by how well they match a text."),
-    "serve": VerbEntry("diptych_serve.cli:serve", USE, "Answer requests over HTTP, and show a page to try the models."),
-    "plot": VerbEntry("diptych.cli.plot:plot", TRAIN, "Draw the losses, validation scores and learning rates of runs."),
-    "recipes": VerbEntry(
-        "diptych.cli.recipes:recipes", TRAIN,
-        "List recipes or rows of the papers' tables, or show a recipe with all keys that `--set` can change.",
-    ),
-    "pretrain": VerbEntry("diptych.cli.train:pretrain", TRAIN, "Pre-train a model on images and their captions."),
-    "finetune": VerbEntry(
-        "diptych.cli.train:finetune", TRAIN,
-        "Train a pre-trained model on a task, with a store or data of your own.",
-    ),
-    "data": VerbEntry(
-        "diptych.cli.data:public_data", DATA,
-        "List the files of a public data set, and write a manifest of the files that exist.",
-    ),
-    "check": VerbEntry("diptych.cli.data:check", DATA, "Check data before training."),
-    "extract": VerbEntry(
-        "diptych.cli.data:extract", DATA,
-        "Extract the regions of every image into a store, from which models are trained.",
-    ),
-    "augment": VerbEntry(
-        "diptych.cli.train:augment", DATA,
-        "Add generated captions to a training set: sampled (top_p 0.9 by default), or with --beams the most probable.",
-    ),
-    "tokenizer": VerbEntry("diptych.cli.data:tokenizer", DATA, "Learn vocabularies of texts."),
-    "mine": VerbEntry(
-        "diptych_mine.cli:mine", DATA,
-        "Make records of images and texts from web pages (ImageBERT's LAIT).",
-    ),
-    "completion": VerbEntry(
-        "diptych.cli.completion:completion", SHARE,
-        "Print a script that completes verbs and options, as in `source <(diptych completion bash)`.",
-    ),
-    "plugins": VerbEntry(
-        "diptych.cli.recipes:plugins", SHARE,
-        "List the installed packages that extend Diptych, and what each adds, such as systems and tasks.",
-        TyperCommand,  # not `Verb`: this command lists plugin errors itself
-    ),
-    "push": VerbEntry("diptych.cli.share:push", SHARE, "Upload a model to the Hugging Face hub, with a model card."),
-    "export": VerbEntry("diptych_serve.cli:export", SHARE, "Write a model as programs that run without Diptych."),
-    "import": VerbEntry(
-        "diptych.cli.importing:imports", SHARE,
-        "Turn an official checkpoint, or a detector's file, into a folder of Diptych.",
-    ),
-    "demo": VerbEntry(
-        "diptych_world.cli:demo", WORLD,
-        "Run the whole pipeline on drawn images: draw, extract, pre-train, fine-tune, caption and answer.",
-    ),
-    "storybook": VerbEntry(
-        "diptych_world.cli:storybook", WORLD,
-        "Write and show the drawn world, and train a detector for it.",
-    ),
-}  # fmt: skip
+    name: (panel, place)
+    for panel, places in PLACES.items()
+    for name, place in places.items()
+    if find_spec(place.partition(".")[0]) is not None
+}
+
+
+def load(name: str) -> Any:
+    """Import a verb and return its command."""
+    module, _, function = VERBS[name][1].partition(":")
+    verb, alone = getattr(import_module(module), function), Verbs(rich_markup_mode=None)
+    if isinstance(verb, typer.Typer):
+        alone.add_typer(verb, name=name)
+    else:  # `plugins` lists errors of plugins itself
+        alone.command(name, cls=TyperCommand if name == "plugins" else Verb)(verb)
+    return typer.main.get_group(alone).commands[name]
+
+
+def help_of(name: str) -> str:
+    """Return the help of a verb: its docstring, or the argument `help` of `Verbs`. Its module is read, not imported."""
+    module, _, function = VERBS[name][1].partition(":")
+    source = find_spec(module)
+    assert source is not None
+    for node in ast.parse(text_of(Path(source.origin or ""))).body:
+        match node:
+            case ast.FunctionDef(name=defined) if defined == function:
+                return ast.get_docstring(node) or ""
+            case ast.Assign(targets=[ast.Name(id=defined)], value=ast.Call(keywords=given)) if defined == function:
+                return next(str(ast.literal_eval(one.value)) for one in given if one.arg == "help")
+    raise AssertionError(f"{module} has no {function}")
 
 
 class PanelGroup(TyperGroup):
@@ -151,17 +118,16 @@ class TaskVerbs(PanelGroup):
     """The group of all verbs. They are imported, and those of tasks are built, on first use."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        there = (name for name, entry in VERBS.items() if entry.there)
-        return list(dict.fromkeys([*there, *TASK_VERBS, *verbs_listed()]))
+        return list(dict.fromkeys([*VERBS, *TASK_VERBS, *verbs_listed()]))
 
     def listed(self, ctx: Any, name: str) -> Any:
-        if (entry := VERBS.get(name)) is None:
+        if name not in VERBS:
             return super().listed(ctx, name)
-        return TyperCommand(name, help=entry.help, rich_help_panel=entry.panel)
+        return TyperCommand(name, help=help_of(name), rich_help_panel=VERBS[name][0])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if (entry := VERBS.get(cmd_name)) is not None and entry.there:
-            return self.commands.get(cmd_name) or self.commands.setdefault(cmd_name, entry.load(cmd_name))
+        if cmd_name in VERBS:
+            return self.commands.get(cmd_name) or self.commands.setdefault(cmd_name, load(cmd_name))
         if cmd_name in TASK_VERBS:
             return TaskVerb(cmd_name, help=TASK_VERBS[cmd_name].help, rich_help_panel=USE)
         if (package := verbs_listed().get(cmd_name)) is not None:

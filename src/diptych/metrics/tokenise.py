@@ -4,8 +4,8 @@ The code `coco-caption` runs Stanford's PTBTokenizer in Java, converts to lower 
 tokens. Scores in papers depend on this: `isn't` is two words, `t-shirt` is one, and a bracket is the word `-lrb-`. This
 lexer was written to produce the same output, without reading the Java source. It differs for scripts without spaces:
 here each character is a token, in Java a whole sentence is. Each pattern below describes a kind of token; at each
-position the longest match is used. tests/metrics/test_tokenise.py compares both on thousands of sentences, and lists
-known differences.
+position the longest match is used. tests/library/metrics/test_tokenise.py compares both on thousands of sentences, and
+lists known differences.
 """
 
 import re

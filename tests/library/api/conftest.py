@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from diptych_world.files import write
-from tests import toy
+from tests.support import toy
 
 SPLITS = {"train": 24, "val": 4, "test": 6}
 TINY: dict[str, Any] = {
@@ -18,6 +17,8 @@ TINY: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from diptych_world.files import write
+
     folder = tmp_path_factory.mktemp("drawn") / "world"
     folder.mkdir()
     write(folder, SPLITS, seed=0, processes=1)

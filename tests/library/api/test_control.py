@@ -13,7 +13,7 @@ from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.folder import open_model
 from diptych.runs.predict import predict
 from diptych.runtime.errors import RecipeError
-from tests.api.conftest import TINY
+from tests.library.api.conftest import TINY
 
 
 def test_a_control_learns_and_answers_from_the_texts_alone(world: Path, detector: str, tmp_path: Path) -> None:

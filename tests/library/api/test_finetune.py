@@ -23,9 +23,9 @@ from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.runtime.lock import held
 from diptych.systems import RECIPES, find_recipe
-from tests import zygote
-from tests.api.conftest import TINY
-from tests.learning import learner_of
+from tests.library.api.conftest import TINY
+from tests.support import zygote
+from tests.support.learning import learner_of
 
 CAPTION = "unified-vlp/small/caption"
 

@@ -19,7 +19,7 @@ import diptych
 from diptych.api.images import is_one
 from diptych.core import Record, Regions
 from diptych.runtime.errors import DataError
-from tests.service import make_model, picture
+from tests.support.service import make_model, picture
 
 
 @pytest.fixture(scope="module")

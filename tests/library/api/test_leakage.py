@@ -24,8 +24,7 @@ from diptych.runs.folder import ModelFolder, open_model
 from diptych.runs.reports.html import page
 from diptych.runs.reports.report import Arm, Comparison, Report
 from diptych.runs.reports.tables import score_table
-from diptych_world.files import write
-from tests.api.conftest import TINY
+from tests.library.api.conftest import TINY
 
 NONE = "0 of 4 test images were trained on, and 0 near copies"
 CANNOT_SAY = "the training images of this model are unknown"
@@ -39,6 +38,8 @@ def place(record: Record) -> Path:
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A second set, which has no image of the first."""
+    from diptych_world.files import write
+
     folder = tmp_path_factory.mktemp("other") / "world"
     folder.mkdir()
     write(folder, {"train": 8, "test": 4}, seed=7, processes=1)

@@ -20,10 +20,10 @@ from PIL import Image
 import diptych
 from diptych.api import model as api_model
 from diptych.api.results import drawing
-from diptych.inference import Hit
+from diptych.inference.search import Hit
 from diptych.runtime.errors import DataError, RecipeError, ServingError, UnsupportedError
 from diptych.tasks import CAPTION
-from tests.service import make_model, picture
+from tests.support.service import make_model, picture
 
 
 @pytest.fixture(scope="module")

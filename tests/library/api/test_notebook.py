@@ -14,7 +14,7 @@ from PIL import Image
 
 from diptych.api.arguments import python_errors
 from diptych.runtime.errors import DataError
-from tests.service import make_model, picture
+from tests.support.service import make_model, picture
 
 CELLS = (
     "import diptych\nmodel = diptych.load('model')\nmodel",

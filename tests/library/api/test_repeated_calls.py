@@ -17,9 +17,8 @@ from diptych.api.run import Run
 from diptych.api.training import finetune, pretrain
 from diptych.cli import run_verb
 from diptych.runtime.errors import DataError, OutputError, RecipeError, Stopped
-from diptych_world.files import write
-from tests import toy
-from tests.api.conftest import TINY
+from tests.library.api.conftest import TINY
+from tests.support import toy
 
 PRETRAIN = "unified-vlp/small/pretrain"
 
@@ -33,6 +32,8 @@ def pretrained(world: Path, detector: str, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    from diptych_world.files import write
+
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "world"
     folder.mkdir()

@@ -11,10 +11,10 @@ import diptych
 from diptych.api.dataset import Example
 from diptych.api.run import Metrics, Plot
 from diptych.core import Question, Record
-from diptych.inference import Hit
+from diptych.inference.search import Hit
 from diptych.systems import find_recipe
 from diptych.tasks.scores import Score, Scores
-from tests.service import make_model
+from tests.support.service import make_model
 
 MOST, LONG = 300, "a long text of a caption or a name " * 40
 

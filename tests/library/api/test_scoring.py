@@ -21,7 +21,7 @@ from diptych.runs.evaluation.augment import augment
 from diptych.runs.folder import open_model
 from diptych.runs.reports.tables import score_table
 from diptych.runtime.errors import DataError, RecipeError
-from tests.api.conftest import TINY
+from tests.library.api.conftest import TINY
 
 
 @pytest.fixture(scope="module")

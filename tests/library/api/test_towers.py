@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ import pytest
 from diptych.api.model import Model, load
 from diptych.cli import run_verb
 from diptych.runtime.errors import DataError, ServingError
-from diptych_world.detector.detector import StorybookDetector
-from tests import toy
-from tests.service import picture
+from tests.support import toy
 from tests.support.search_models import opened
+from tests.support.service import picture
+
+if TYPE_CHECKING:
+    from diptych_world.detector.detector import StorybookDetector
 
 
 @pytest.fixture

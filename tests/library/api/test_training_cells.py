@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.api.conftest import TINY
+from tests.library.api.conftest import TINY
 
 pytestmark = pytest.mark.learns
 

@@ -20,8 +20,8 @@ from diptych.objectives import ImageTextMatching, OneForward, Schedule
 from diptych.runtime.errors import CheckpointError
 from diptych.tasks.matching import CaptionTask
 from diptych.vision.fingerprints import image_fingerprint
-from tests.loading.conftest import CONTRACT, MakeStore
-from tests.loading.conftest import record as stored_record
+from tests.library.data.conftest import CONTRACT, MakeStore
+from tests.library.data.conftest import record as stored_record
 
 
 def noise(seed: int) -> Image.Image:

@@ -13,8 +13,8 @@ import pytest
 
 from diptych.cli import run_verb
 from diptych.systems import find_recipe
-from tests import zygote
-from tests.service import make_model, picture
+from tests.support import zygote
+from tests.support.service import make_model, picture
 
 COLOURS = ("blue", "green", "red")
 ASKED = {  # the arguments after IMAGE, and the results of an image

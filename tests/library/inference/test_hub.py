@@ -1,4 +1,4 @@
-"""A model goes to the hub with its card and comes back the same; the hub is a stub of its API (`tests/hub.py`)."""
+"""A model goes to the hub with its card and comes back the same; the hub is a stub of its API (support/hub.py)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from huggingface_hub import constants
 import diptych
 from diptych.api.model import Model
 from diptych.cli import app
-from diptych.inference import Predictor, hub
+from diptych.inference import hub
 from diptych.inference.card import Publisher, model_card
+from diptych.inference.predictor import Predictor
 from diptych.runs.folder import open_model
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
-from tests.hub import TOKEN, Hub, running_hub
-from tests.service import make_model, picture
+from tests.support.hub import TOKEN, Hub, running_hub
+from tests.support.service import make_model, picture
 
 # hub 2.4 uploads files by an argument of httpx that is deprecated
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")

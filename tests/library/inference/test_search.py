@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
@@ -13,17 +14,20 @@ from rich.console import Console
 from diptych.core import Record
 from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
-from diptych.inference import Predictor
 from diptych.inference.contact_sheet import write_sheet
+from diptych.inference.predictor import Predictor
 from diptych.runs.evaluation.retrieve import Extent, retrieve
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.errors import DataError, DiptychError, RecipeError, ServingError
 from diptych.systems import find_recipe
 from diptych.tasks.two_towers import choose
 from diptych.vision.detectors.selection import Selection
-from diptych_world.detector.detector import StorybookDetector
-from tests import toy
+from tests.support import toy
 from tests.support.search_models import opened
+
+if TYPE_CHECKING:
+    from diptych_world.detector.detector import StorybookDetector
+
 
 COLOURS = ("red", "green", "blue", "white", "black")
 

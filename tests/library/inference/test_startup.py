@@ -11,8 +11,6 @@ from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.systems import SYSTEMS, find_recipe
 from diptych.vision.detectors.selection import Selection
-from diptych_world.detector.detector import StorybookDetector
-from diptych_world.detector.network import DetectorConfig, SmallDetector
 
 # Of our own what trains, scores, reports and draws; of others what is slow to import and not needed.
 UNWANTED = (
@@ -33,6 +31,9 @@ finally:
 
 
 def test_a_caption_loads_no_training_report_or_drawing_code(tmp_path: Path) -> None:
+    from diptych_world.detector.detector import StorybookDetector
+    from diptych_world.detector.network import DetectorConfig, SmallDetector
+
     torch.manual_seed(0)
     tokens = Tokens.train(["a dog and a bird on a red mat"], size=60)
     detector = StorybookDetector(

@@ -4,7 +4,7 @@ import torch
 
 from diptych.core import BIDIRECTIONAL, Batch, Sample, collate
 from diptych.models.heads import SlotAnswerHead, WordHead
-from tests import toy
+from tests.support import toy
 
 MASK, SEP = toy.VOCABULARY.mask, toy.VOCABULARY.sep
 

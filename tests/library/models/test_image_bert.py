@@ -11,7 +11,7 @@ from diptych.models.visual import geometry
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.systems.bert import start_from_bert
 from diptych.systems.image_bert.model import ImageBert, ImageBertConfig, ImageBertResolvedConfig
-from tests import toy
+from tests.support import toy
 
 V = toy.VOCABULARY
 

@@ -10,7 +10,7 @@ from diptych.core import collate
 from diptych.objectives import AnswerQuestion, OneForward
 from diptych.systems.image_bert.model import ImageBert, ImageBertResolvedConfig
 from diptych.systems.image_bert.objectives import ImageBertObjectives
-from tests import toy
+from tests.support import toy
 from tests.support.overfitting import learn
 
 pytestmark = pytest.mark.learns

@@ -11,9 +11,9 @@ from diptych.runtime.errors import CheckpointError
 from diptych.systems.bert import fit_positions, fit_segments, start_from_bert
 from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
 from diptych.systems.unified_vlp.model import UnifiedVLP
-from tests import toy
-from tests.checkpoints import load_checkpoint
-from tests.exporting import export_unified_vlp
+from tests.support import toy
+from tests.support.checkpoints import load_checkpoint
+from tests.support.exporting import export_unified_vlp
 from tests.support.official_weights import official
 
 

@@ -12,7 +12,7 @@ from diptych.objectives import GenerateText
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems.tden.layers import closed_over
 from diptych.systems.tden.model import TdenConfig
-from tests import toy
+from tests.support import toy
 
 STRUCTURES = ("decoupled", "two-stream", "single-stream")
 

@@ -6,8 +6,8 @@ from safetensors.torch import save_file
 
 from diptych.runtime.errors import CheckpointError
 from diptych.systems.tden.checkpoint import start_tden
-from tests import toy
-from tests.exporting import export_unified_vlp
+from tests.support import toy
+from tests.support.exporting import export_unified_vlp
 
 
 def bert(path, **changes):

@@ -9,7 +9,7 @@ from diptych.models.heads import answer_probabilities
 from diptych.objectives import AnswerQuestion, OneForward
 from diptych.systems.tden.objectives import TdenObjectives
 from diptych.tasks.caption import CaptionObjectives
-from tests import toy
+from tests.support import toy
 from tests.support.overfitting import learn
 
 pytestmark = pytest.mark.learns

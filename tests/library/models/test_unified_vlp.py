@@ -8,7 +8,7 @@ from diptych.core import BIDIRECTIONAL, QUERIES_BEFORE, TARGET_AFTER_BOTH, TEXT_
 from diptych.models.visual import geometry, place_input, with_image_feature
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig
-from tests import toy
+from tests.support import toy
 
 
 def batch_of(*counts: int, attention: Attention = BIDIRECTIONAL, queries: bool = False) -> Batch:

@@ -14,7 +14,7 @@ from diptych.systems import find_recipe
 from diptych.systems.vl_bert.model import VLBert, VLBertConfig, VLBertResolvedConfig
 from diptych.systems.vl_bert.objectives import VLBertObjectives
 from diptych.testing.checks import costs, rows_cut, uncut
-from tests import toy
+from tests.support import toy
 
 SEP = toy.VOCABULARY.sep
 OFFICIAL = find_recipe("vl-bert/official/pretrain").objectives

@@ -7,8 +7,8 @@ from safetensors.torch import save_file
 
 from diptych.systems.vl_bert.checkpoint import start_vl_bert
 from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
-from tests import toy
-from tests.exporting import export_unified_vlp
+from tests.support import toy
+from tests.support.exporting import export_unified_vlp
 
 
 def test_starting_from_bert(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
 from diptych.systems.vl_bert.network import FastRCNN
 from diptych.training.config import OptimizerConfig
 from diptych.training.optimizer import MULTIPLIER, parameter_groups
-from tests import toy
+from tests.support import toy
 
 
 def model(**changes: Any) -> VLBert:

@@ -23,9 +23,9 @@ from diptych.objectives import (
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems.xgpt.layers import Grounding, RefiningLayer
 from diptych.systems.xgpt.model import Xgpt, XgptConfig
-from tests import toy
-from tests.decoding.generators import Uncached
-from tests.toy import xgpt as model
+from tests.support import toy
+from tests.support.generators import Uncached
+from tests.support.toy import xgpt as model
 
 V = toy.VOCABULARY
 STRUCTURES = ["enc", "encdec", "encdec-share"]

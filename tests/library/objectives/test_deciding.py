@@ -20,7 +20,7 @@ from diptych.objectives import (
     split_candidates,
 )
 from diptych.tasks.vcr import VcrObjectives
-from tests import toy
+from tests.support import toy
 
 BOX = (0.0, 0.0, 0.5, 1.0)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from diptych.core import BIDIRECTIONAL, IGNORE, TARGET_AFTER_BOTH, Sample, States, collate
 from diptych.objectives import GenerateText, MaskedLanguage
-from tests import toy
+from tests.support import toy
 
 V = toy.VOCABULARY
 

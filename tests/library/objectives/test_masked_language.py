@@ -11,7 +11,7 @@ from diptych.core import BIDIRECTIONAL, IGNORE, TEXT_AFTER_REGIONS, Sample, Stat
 from diptych.objectives import MaskedLanguage
 from diptych.objectives.words import smoothed, whole_words
 from diptych.systems.unified_vlp.objectives import UnifiedVLPObjectives
-from tests import toy
+from tests.support import toy
 
 V = toy.VOCABULARY
 

@@ -22,7 +22,7 @@ from diptych.objectives import (
 )
 from diptych.objectives.retrieval import group_sizes
 from diptych.runtime.errors import RecipeError
-from tests import toy
+from tests.support import toy
 
 V = toy.VOCABULARY
 

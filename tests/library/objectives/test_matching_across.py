@@ -6,7 +6,7 @@ import pytest
 
 from diptych.core import collate
 from diptych.systems.tden.objectives import TdenObjectives
-from tests import toy
+from tests.support import toy
 
 V = toy.VOCABULARY
 

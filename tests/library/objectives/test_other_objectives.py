@@ -14,7 +14,7 @@ from diptych.objectives import (
     RegionContrast,
     SeenRegionClass,
 )
-from tests import toy
+from tests.support import toy
 
 V = toy.VOCABULARY
 

@@ -24,12 +24,12 @@ from diptych.objectives import (
 from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES, SYSTEMS, Recipe
 from diptych.testing import Case, check_masks, check_overfit
-from tests.deciding import ANSWERS, REASONS, TOKENS
 from tests.support.cases import case_of
+from tests.support.deciding import ANSWERS, REASONS, TOKENS
 
 pytestmark = pytest.mark.learns
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "objectives.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "objectives.md").read_text()
 # The objectives of each paper, all switched off.
 OFF = {
     "unified-vlp": ("words=null", "seq2seq=1"),
@@ -38,7 +38,7 @@ OFF = {
     "tden": ("words=false", "regions=false", "writing=false", "matching=null", "two_pass=null"),
     "xgpt": ("captions=0", "fragments=0", "denoising=0", "regions=0"),
 }
-# Learnt in fine-tuning: tests/tasks/test_overfit.py.
+# Learnt in fine-tuning: tests/library/tasks/test_overfit.py.
 OF_TASKS = {AnswerQuestion, ChooseText, GroundExpression, ClassifyStatement, MatchGroups}
 # What the page says of a cell for want of this; the first that is missing.
 WHY = {

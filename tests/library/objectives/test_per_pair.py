@@ -10,7 +10,7 @@ from diptych.core import Objective, collate
 from diptych.objectives import MaskedRegionClass, SummedByPair
 from diptych.systems.image_bert.objectives import ImageBertObjectives
 from diptych.systems.xgpt.objectives import XgptObjectives
-from tests import toy
+from tests.support import toy
 
 V = toy.VOCABULARY
 

@@ -17,7 +17,7 @@ from diptych.objectives import (
     together,
 )
 from diptych.runtime.errors import RecipeError
-from tests import toy
+from tests.support import toy
 
 V = toy.VOCABULARY
 

@@ -17,7 +17,7 @@ from diptych.objectives import (
     two_pass_c,
 )
 from diptych.runtime.errors import RecipeError
-from tests import toy
+from tests.support import toy
 
 V = toy.VOCABULARY
 ENCODER, DECODER = 17, 18  # what each of them guesses, always

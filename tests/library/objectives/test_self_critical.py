@@ -15,7 +15,7 @@ from diptych.core import Batch, collate
 from diptych.objectives import MaskedQueries, SelfCritical
 from diptych.runtime.errors import RecipeError, TrainingError
 from diptych.systems.unified_vlp.model import UnifiedVLP
-from tests import toy
+from tests.support import toy
 
 END = toy.VOCABULARY.sep
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from diptych.core import Sample, States, collate
 from diptych.objectives import Similarity
-from tests import toy
+from tests.support import toy
 
 SCORES = torch.tensor([[0.9, 0.8, 0.1], [0.3, 0.5, 0.6], [0.0, 0.2, 0.4]])
 DIFFERENT = torch.eye(3, dtype=torch.bool)

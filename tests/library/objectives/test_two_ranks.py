@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests import toy, zygote
+from tests.support import toy, zygote
 
 RUNS: list[dict[str, Any]] = [
     {"form": form, "two_pass": two_pass, "distributed": distributed}
@@ -28,7 +28,7 @@ RUNS += [RUNS[0] | {"hurt": True}, RUNS[3] | {"hurt": True}]
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All runs of two processes in one start, and all of one in another process."""
     root = tmp_path_factory.mktemp("two")
-    program, top = Path(__file__).with_name("two_ranks.py"), Path(__file__).parents[2]
+    program, top = Path(__file__).parents[2] / "support" / "two_ranks.py", Path(__file__).parents[3]
     for count, name in enumerate(("one", "two"), 1):
         told = [json.dumps({**run, "folder": str(root / f"{name}{n}")}) for n, run in enumerate(RUNS)]
         ended = zygote.ranks([program, *told], count, os.environ | {"TESTS_OF": str(top)})

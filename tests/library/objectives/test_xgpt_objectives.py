@@ -22,7 +22,7 @@ from diptych.objectives.denoise import draw_spans, mask_spans
 from diptych.objectives.generate_fragment import fragment_length
 from diptych.runtime.errors import RecipeError
 from diptych.systems.xgpt.objectives import XgptObjectives
-from tests import toy
+from tests.support import toy
 
 V = toy.VOCABULARY
 WORDS = st.lists(st.integers(5, 14), max_size=14)

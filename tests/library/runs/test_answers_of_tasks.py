@@ -24,8 +24,8 @@ from diptych.tasks import VQA
 from diptych.tasks.vqa import Vqa
 from diptych.testing import EIGHT
 from diptych.testing.runs import toy_recipe, toy_store
-from tests.learning import notes_of
-from tests.tables import added
+from tests.support.learning import notes_of
+from tests.support.tables import added
 
 SHORT = {"training.steps": 2, "training.checkpoint_every": 2}
 

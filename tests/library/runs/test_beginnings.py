@@ -16,9 +16,7 @@ from diptych.runs.start import Nothing, Start, fit_named, fit_to
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.systems import RECIPES, SYSTEMS, find_recipe, find_stages
 from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych_world.book import record
-from diptych_world.layout import scene
-from tests.learning import learner_of
+from tests.support.learning import learner_of
 
 
 def built(name: str, **changes: Any) -> ModelFolder:
@@ -31,6 +29,9 @@ def built(name: str, **changes: Any) -> ModelFolder:
 
 
 def store_in(folder: Path) -> Store:
+    from diptych_world.book import record
+    from diptych_world.layout import scene
+
     records = [record(scene(0, "train", number)) for number in range(4)]
     extract(records, GroundTruth.of(records), folder / "store")
     return Store(folder / "store")

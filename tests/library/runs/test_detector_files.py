@@ -15,7 +15,7 @@ from diptych.runtime.errors import CheckpointError, DataError, DiptychError, Rec
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.official.detector import OfficialDetector
 from diptych.vision.detectors.open import fetched, keep_detector, open_detector
-from tests.detector_files import CFG, butd_file, detectron_blobs, write_detectron
+from tests.support.detector_files import CFG, butd_file, detectron_blobs, write_detectron
 from tests.support.detector_layouts import LAYOUTS, detectron, hugging_face, milvlg
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"

@@ -13,8 +13,7 @@ import pytest
 from diptych.runs.distributed import in_process, together, until_all_ended
 from diptych.runs.folder import open_model
 from diptych.runtime.errors import CheckpointError, DataError
-from diptych_world.demo.detector import DetectorRecipe, train_detector
-from tests import zygote
+from tests.support import zygote
 
 PARENT = """
 import sys
@@ -90,6 +89,8 @@ def _until(reached: Callable[[], bool]) -> None:
 
 @pytest.mark.slow
 def test_a_detector_is_trained_by_two_processes_as_one(tmp_path: Path) -> None:
+    from diptych_world.demo.detector import DetectorRecipe, train_detector
+
     recipe = DetectorRecipe.of(2, seed=0)
     together(train_detector, recipe, tmp_path / "two", processes=2)
     assert (tmp_path / "two" / "detector" / "detector.json").is_file()

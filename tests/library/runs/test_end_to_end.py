@@ -23,9 +23,9 @@ from diptych.systems import find_recipe
 from diptych.systems.vl_bert.model import VLBertConfig
 from diptych.systems.vl_bert.network import FastRCNN, begin_from_resnet
 from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig
-from tests import toy
-from tests.deciding import RECORDS
-from tests.learning import learner_of, notes_of
+from tests.support import toy
+from tests.support.deciding import RECORDS
+from tests.support.learning import learner_of, notes_of
 
 pytestmark = pytest.mark.learns
 

@@ -14,7 +14,6 @@ from torch.nn.functional import normalize
 from diptych.core import Record, Regions
 from diptych.runs.familiarity import FILE, Familiarity, described, measured
 from diptych.runtime.errors import CheckpointError
-from diptych_world.detector.detector import KIND
 
 
 def regions(direction: int, score: float, seed: int, count: int = 4) -> Regions:
@@ -46,6 +45,8 @@ def test_an_image_without_regions_is_unfamiliar(known: Familiarity) -> None:
 
 
 def test_few_images_keep_what_was_known_unless_several_are_strange(known: Familiarity) -> None:
+    from diptych_world.detector.detector import KIND
+
     for strange, kept in ((1, True), (2, False)):
         found = [Record("r", regions=regions(8 * (n < strange), 0.8, n)) for n in range(20)]
         store: Any = SimpleNamespace(

@@ -19,7 +19,7 @@ from diptych.runs.start import fit_to
 from diptych.runtime.errors import DataError
 from diptych.systems import find_recipe
 from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
-from tests import toy
+from tests.support import toy
 from tests.support.official_names import under_their_names
 
 QUIET = Console(quiet=True)

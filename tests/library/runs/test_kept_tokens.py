@@ -10,7 +10,7 @@ from diptych.runs.run_folder import RunFolder
 from diptych.runs.words import note_tokens, tokens_of_run
 from diptych.runtime.errors import CheckpointError
 from diptych.systems import find_recipe
-from tests.loading.conftest import CONTRACT, record
+from tests.library.data.conftest import CONTRACT, record
 
 
 def test_a_flipped_bit_of_a_runs_tokeniser_is_seen(tmp_path: Path) -> None:

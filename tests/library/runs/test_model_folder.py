@@ -18,7 +18,7 @@ from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError
 from diptych.runtime.files import checksum
 from diptych.runtime.weight_files import read_weights, write_weights
 from diptych.systems import find_recipe
-from tests.toy import config
+from tests.support.toy import config
 
 CONTRACT = FeatureContract("given", "", feature_size=6, class_names=("a", "b", "c", "d"))
 

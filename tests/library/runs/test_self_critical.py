@@ -27,9 +27,7 @@ from diptych.runtime.errors import CheckpointError, DataError, RecipeError, Trai
 from diptych.systems import RECIPES, Recipe, find_recipe
 from diptych.tasks.rewards import FREQUENCIES, BatchCider, CorpusCider, human_captions
 from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych_world.book import record
-from diptych_world.layout import scene
-from tests.learning import learner_of, notes_of
+from tests.support.learning import learner_of, notes_of
 
 TINY = ("model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32")
 SETTINGS = (
@@ -40,6 +38,9 @@ SCST = "unified-vlp/small/scst"
 
 
 def write_store(folder: Path, change: Callable[[int, Record], Record] = lambda n, r: r) -> Store:
+    from diptych_world.book import record
+    from diptych_world.layout import scene
+
     splits = {"train": 8, "val": 2, "test": 2}
     records = [record(scene(0, split, index)) for split, count in splits.items() for index in range(count)]
     records = [change(number, one) for number, one in enumerate(records)]

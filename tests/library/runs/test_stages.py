@@ -23,7 +23,7 @@ from diptych.runtime.errors import DataError, RecipeError, Stopped
 from diptych.systems import RECIPES, STAGED, find_stages
 from diptych.systems.stages import Stages
 from diptych.training.ranks import Ranks
-from tests import toy
+from tests.support import toy
 
 STAGES = "image-bert/small/pretrain/web-then-train"
 QUIET = Console(quiet=True)

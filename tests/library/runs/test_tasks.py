@@ -13,7 +13,7 @@ from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES
 from diptych.tasks import TASKS
 from diptych.tasks.answers import Answers
-from tests import toy
+from tests.support import toy
 
 TOKENS = Tokens.train(["a dog"])
 

@@ -9,8 +9,8 @@ from diptych.data.store.store import Store, StoreWriter
 from diptych.runs.run import run
 from diptych.runtime.errors import RecipeError
 from diptych.systems import find_recipe
-from tests.learning import learner_of
-from tests.loading.conftest import CONTRACT, record
+from tests.library.data.conftest import CONTRACT, record
+from tests.support.learning import learner_of
 
 TINY = [
     "model.width=16",

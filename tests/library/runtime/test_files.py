@@ -17,7 +17,6 @@ from diptych.cli import run_verb
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import sweep, write_atomically
 from diptych.runtime.outputs import copy_folder
-from diptych_serve.export.write import export
 
 GONE = 2**22 + 1  # no process has a number above 2^22 on Linux
 
@@ -135,6 +134,8 @@ def test_a_folder_whose_name_is_not_utf8_is_refused(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Safetensors and tokenizers cannot open what lies in it, and torch.export ends the process."""
+    from diptych_serve.export.write import export
+
     monkeypatch.chdir(tmp_path)
     name = os.fsdecode(b"caf\xe9")
     if "--out X" not in words:

@@ -18,7 +18,7 @@ from diptych import cli
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import MARKER
 from diptych.runtime.lock import FILE, held
-from tests import zygote
+from tests.support import zygote
 
 HOLDS = "import sys, time; from pathlib import Path; from diptych.runtime.lock import held\n" + (
     "with held(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(600)\n"

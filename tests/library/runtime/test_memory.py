@@ -12,7 +12,7 @@ import torch
 
 from diptych import cli
 from diptych.runtime.memory import VARIABLE, is_spent, wait_briefly
-from tests import zygote
+from tests.support import zygote
 
 # Of tests/conftest.py, which has its own.
 PLAIN = {name: value for name, value in os.environ.items() if name not in {VARIABLE, "LRU_CACHE_CAPACITY"}}

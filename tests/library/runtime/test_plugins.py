@@ -9,7 +9,7 @@ import pytest
 from diptych.core import TaskItem
 from diptych.testing import EIGHT
 from diptych.testing.runs import toy_store
-from tests.outside import SYSTEM, diptych, package, python
+from tests.support.outside import SYSTEM, diptych, package, python
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from diptych.runtime import processes
 from diptych.runtime.errors import DataError, DiptychError
 from diptych.runtime.processes import map_in_processes
 from diptych.vision.pictures import open_picture
-from tests import zygote
+from tests.support import zygote
 
 
 def test_results_come_in_the_order_of_the_pieces() -> None:

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from diptych.runtime.progress import bar, time_left
 from diptych.runtime.terminal import WIDE, columns, heading, make_console
-from tests import zygote
+from tests.support import zygote
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 # Wider than any window, with what rich reads as markup, an emoji, a number and a link.
 LONG = Path("/data", *("a folder with a long name [bold] :dog:" for _ in range(20)), "http://x/120.safetensors")
 

@@ -14,7 +14,7 @@ import pytest
 from diptych.runtime import unpickle
 from diptych.runtime.errors import DataError
 
-FEATURES = Path(__file__).parent / "data" / "region_features"
+FEATURES = Path(__file__).parents[2] / "data" / "region_features"
 PLAIN: dict[str, Any] = {
     "numbers": np.arange(6).reshape(2, 3), "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
     "big end": np.ones(2, ">f4"), "half": np.ones((2, 1), np.float16), "empty": np.zeros((0, 3)),

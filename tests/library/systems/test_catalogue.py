@@ -15,7 +15,7 @@ from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES, STAGED, find_recipe, find_stages
 from diptych.systems.catalogue import entries, row_to_json, rows, settings
 from diptych.systems.ledger import read_paper
-from tests import sixth
+from tests.support import sixth
 
 
 def test_all_recipes_are_listed_once_with_what_they_are() -> None:

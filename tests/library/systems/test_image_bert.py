@@ -7,7 +7,7 @@ import pytest
 from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES, find_recipe, find_stages
 from diptych.systems.image_bert.objectives import ImageBertObjectives
-from tests import toy
+from tests.support import toy
 
 
 def differences(name: str, baseline: str) -> list[str]:

@@ -14,10 +14,8 @@ from diptych.systems import RECIPES, find_recipe
 from diptych.systems.tden.objectives import TdenObjectives
 from diptych.training.optimizer import learning_rate
 from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych_world.book import record
-from diptych_world.layout import scene
-from tests import toy
-from tests.learning import learner_of, notes_of
+from tests.support import toy
+from tests.support.learning import learner_of, notes_of
 
 V = toy.VOCABULARY
 
@@ -78,6 +76,9 @@ def test_the_codes_numbers() -> None:
 
 
 def test_a_run_says_where_pairs_are_compared_in_parts(tmp_path: Path) -> None:
+    from diptych_world.book import record
+    from diptych_world.layout import scene
+
     records = [record(scene(0, "train", number)) for number in range(4)]
     extract(records, GroundTruth.of(records), tmp_path / "store")
 
@@ -94,6 +95,9 @@ def test_a_run_says_where_pairs_are_compared_in_parts(tmp_path: Path) -> None:
 
 def test_what_is_drawn_step_by_step_follows_the_seed_of_the_run(tmp_path: Path) -> None:
     """Two-Pass-C's path, before a step."""
+    from diptych_world.book import record
+    from diptych_world.layout import scene
+
     records = [record(scene(0, "train", number)) for number in range(4)]
     extract(records, GroundTruth.of(records), tmp_path / "store")
     store = Store(tmp_path / "store")

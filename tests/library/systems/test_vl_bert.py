@@ -13,9 +13,7 @@ from diptych.tasks.referring import ReferringObjectives
 from diptych.tasks.vcr import VcrObjectives
 from diptych.training.optimizer import highest_rate, learning_rate
 from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych_world.book import record
-from diptych_world.layout import scene
-from tests.learning import learner_of
+from tests.support.learning import learner_of
 
 
 def shape_of(recipe: Recipe) -> VLBertConfig:
@@ -96,6 +94,9 @@ def test_forms_of_what_is_hidden_and_of_the_end() -> None:
 
 def test_the_code_cuts_captions_at_half_of_its_places(tmp_path: Path) -> None:
     """32 of 64, [CLS] and [SEP] among them (conceptual_captions.py)."""
+    from diptych_world.book import record
+    from diptych_world.layout import scene
+
     records = [record(scene(0, "train", number)) for number in range(4)]
     extract(records, GroundTruth.of(records), tmp_path / "store")
     recipe = find_recipe("vl-bert/official/pretrain", ["init=none", "model.width=48", "model.layers=1"])

@@ -16,7 +16,7 @@ from diptych.tasks.answers import Answers
 from diptych.tasks.classifier import AUROC, Metric, classifier, labels_of
 from diptych.tasks.spec import TaskOptions, TrainingRecords
 from diptych.testing import EIGHT, Case, check_overfit
-from tests.tables import added
+from tests.support.tables import added
 
 TOKENS = Tokens.train(["how nice", "how sad"])
 

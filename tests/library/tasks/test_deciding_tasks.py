@@ -15,7 +15,7 @@ from diptych.tasks.baselines import BlindChoice, vcr_baselines
 from diptych.tasks.referring import Referring, referring_baselines, score_referring
 from diptych.tasks.spec import TaskOptions
 from diptych.tasks.vcr import Vcr, chosen, cut, names_of, score_vcr
-from tests.deciding import ANSWERS, REASONS, RECORDS, TOKENS
+from tests.support.deciding import ANSWERS, REASONS, RECORDS, TOKENS
 
 VERDICTS = [spec.build(TaskOptions(TOKENS)) for spec in (NLVR, ENTAILMENT)]
 SEP = TOKENS.vocabulary.sep

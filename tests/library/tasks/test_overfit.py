@@ -7,8 +7,8 @@ import pytest
 from diptych.systems import RECIPES, SYSTEMS
 from diptych.tasks.retrieval import RetrievalObjectives
 from diptych.testing import EIGHT, Case, check_heads, check_overfit
-from tests.deciding import RECORDS
 from tests.support.cases import case_of
+from tests.support.deciding import RECORDS
 
 pytestmark = pytest.mark.learns
 

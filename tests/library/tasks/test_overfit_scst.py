@@ -13,8 +13,8 @@ from diptych.systems import RECIPES, SYSTEMS
 from diptych.tasks.rewards import FREQUENCIES, CorpusCider
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.testing import EIGHT
-from tests.deciding import TOKENS
 from tests.support.cases import case_of
+from tests.support.deciding import TOKENS
 
 pytestmark = pytest.mark.learns
 

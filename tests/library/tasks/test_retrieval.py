@@ -20,7 +20,7 @@ from diptych.tasks.matching import Retrieval, everything, rankings
 from diptych.tasks.recall import recall_scores, shortlist_notes
 from diptych.tasks.run import predict_records
 from diptych.tasks.shortlist import Shortlister
-from tests import toy
+from tests.support import toy
 
 WORDS = ("red", "blue", "green", "dog", "kite", "boat", "tree")
 TOKENS = Tokens.train([" ".join(WORDS)], 40)

@@ -21,7 +21,7 @@ from diptych.tasks.two_towers import (
     embed_sentences,
     score_vectors,
 )
-from tests import toy
+from tests.support import toy
 
 WORDS = ["a dog", "two red boats", "a boat", "the dog", "a red dog"]
 

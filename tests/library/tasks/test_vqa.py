@@ -17,11 +17,9 @@ from diptych.tasks.spec import TrainingRecords
 from diptych.tasks.vqa import VQA, score_vqa, vqa_baselines
 from diptych.testing import EIGHT
 from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych_world.book import record
-from diptych_world.layout import scene
-from tests.deciding import TOKENS
-from tests.learning import learner_of
 from tests.support.cases import case_of
+from tests.support.deciding import TOKENS
+from tests.support.learning import learner_of
 
 
 def test_features_that_are_not_finite_are_named_and_not_answered() -> None:
@@ -80,6 +78,9 @@ def test_accuracy_is_scored_by_the_first_two_words_of_a_question() -> None:
 
 
 def test_the_recipe_cuts_the_list_of_answers(tmp_path: Path) -> None:
+    from diptych_world.book import record
+    from diptych_world.layout import scene
+
     records = [record(scene(0, "train", number)) for number in range(12)]
     extract(records, GroundTruth.of(records), tmp_path / "store")
     every = Answers.of(records).names

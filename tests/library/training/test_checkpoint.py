@@ -9,7 +9,6 @@ from collections import namedtuple
 import pytest
 import torch
 from rich.console import Console
-from toy import ToyModel, lines, toy_train, weights_hash
 
 from diptych.runtime.errors import CheckpointError, TrainingError
 from diptych.training import checkpoint as checkpoints
@@ -24,6 +23,7 @@ from diptych.training.checkpoint import (
     save_weights,
     steps_in,
 )
+from tests.support.toy_trainer import ToyModel, lines, toy_train, weights_hash
 
 
 def made(step: int = 3, value: float = 1.0) -> Checkpoint:

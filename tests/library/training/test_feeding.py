@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from toy import Always, ToyBatches, ToyUpdate, lines, toy_train, weights_hash
 
 from diptych.runtime.errors import DataError
 from diptych.training.feeding import BatchPart, Maker, Sender, by_step, from_processes, loading_processes
+from tests.support.toy_trainer import Always, ToyBatches, ToyUpdate, lines, toy_train, weights_hash
 
 
 class Damaged(ToyBatches):

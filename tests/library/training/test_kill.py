@@ -10,9 +10,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from toy import killable, lines, toy_train, weights_hash
 
-from tests import zygote
+from tests.support import zygote
+from tests.support.toy_trainer import killable, lines, toy_train, weights_hash
 
 OPTIONS = {"steps": 120, "checkpoint_every": 5, "ema": 0.9, "validate_every": 20, "passes": 2, "threads": 1}
 KILLS, IN_SAVES = 10, (2, 6)
@@ -78,7 +78,7 @@ def test_killed_at_ten_random_instants(tmp_path, undisturbed):
 
 def test_sigterm_saves_and_exits_with_75(tmp_path, undisturbed):
     options = OPTIONS | {"folder": str(tmp_path), "pause": 0.02, "checkpoint_every": 1000, "validate_every": None}
-    program = [Path(__file__).with_name("toy.py"), json.dumps(options)]
+    program = [Path(__file__).parents[2] / "support" / "toy_trainer.py", json.dumps(options)]
     with zygote.Popen(program, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 300  # a guard against hanging: a busy machine takes a minute to start Python
         while not (tmp_path / "metrics.jsonl").exists() or len(lines(tmp_path)) < 3:

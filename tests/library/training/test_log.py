@@ -11,7 +11,6 @@ import pytest
 import torch
 from pydantic import ValidationError
 from rich.console import Console
-from toy import ToyBatches, ToyModel, ToySchedule, lines, toy_train
 
 from diptych.runtime.errors import RecipeError, Stopped, TrainingError
 from diptych.training import OptimizerConfig, TrainingConfig
@@ -20,6 +19,7 @@ from diptych.training.log import SMOOTHED, Log, LogLine
 from diptych.training.ranks import Ranks
 from diptych.training.stopping import StopRequest
 from diptych.training.trainer import TrainerRun
+from tests.support.toy_trainer import ToyBatches, ToyModel, ToySchedule, lines, toy_train
 
 
 def line(step: int) -> LogLine:

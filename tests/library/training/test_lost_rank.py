@@ -8,7 +8,7 @@ import torch
 
 from diptych.runtime.errors import TrainingError
 from diptych.training import ranks
-from tests import zygote
+from tests.support import zygote
 
 # Rank 1 goes after both have met; rank 0 then waits for it.
 MEET = """

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_trainer import Cut, CutBatches
 from torch import Tensor, nn
-from toy import Always, ToyModel, ToyUpdate, lines, toy_train, weights_hash
 
 from diptych.models.momentum import Momentum
+from tests.support.cut_batches import Cut, CutBatches
+from tests.support.toy_trainer import Always, ToyModel, ToyUpdate, lines, toy_train, weights_hash
 
 
 class SlowToy(ToyModel):

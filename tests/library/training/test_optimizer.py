@@ -4,11 +4,11 @@ import pytest
 import torch
 from pydantic import ValidationError
 from torch import nn
-from toy import ToyModel
 
 from diptych.runtime.errors import RecipeError
 from diptych.training import OptimizerConfig
 from diptych.training.optimizer import BertAdam, build_optimizer, clip, learning_rate, parameter_groups, set_rate
+from tests.support.toy_trainer import ToyModel
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,6 @@ from rich.console import Console
 from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional as F
-from toy import Always, Bad, Silent, ToyBatches, ToyModel, ToyUpdate, lines, toy_train, weights_hash
 
 from diptych.runtime.errors import RecipeError, TrainingError
 from diptych.training import auto, distribution, trainer
@@ -18,21 +17,18 @@ from diptych.training.auto import largest
 from diptych.training.checkpoint import load
 from diptych.training.ranks import seed_part
 from diptych.training.step import Stepper
-
-
-class Cut(Exception):
-    pass
-
-
-class CutBatches(ToyBatches):
-    """A run that dies at step `cut`."""
-
-    cut = 0
-
-    def at(self, step, part, parts):
-        if step >= type(self).cut:
-            raise Cut
-        return super().at(step, part, parts)
+from tests.support.cut_batches import Cut, CutBatches
+from tests.support.toy_trainer import (
+    Always,
+    Bad,
+    Silent,
+    ToyBatches,
+    ToyModel,
+    ToyUpdate,
+    lines,
+    toy_train,
+    weights_hash,
+)
 
 
 def test_learns(tmp_path):

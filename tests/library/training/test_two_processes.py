@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from toy import ToyModel, lines, toy_train
 
-from tests import zygote
+from tests.support import zygote
+from tests.support.toy_trainer import ToyModel, lines, toy_train
 
 FOUR = {"ema": 0.9, "validate_every": 3, "average_best": 2, "checkpoint_every": 3, "steps": 6}
 KINDS = ("ddp", "fsdp")
@@ -42,7 +42,7 @@ def folders(tmp_path_factory):
             shorten(root / name, root / f"{name}, then {kind}")
             for folder in (f"{name}, {kind}", f"{name}, then {kind}"):
                 runs.append({"folder": folder, "distributed": kind, **FOUR, **options})
-    program = Path(__file__).with_name("toy.py")
+    program = Path(__file__).parents[2] / "support" / "toy_trainer.py"
     ended = zygote.ranks([program, *map(json.dumps, [*runs, *STOPPED])], 2, os.environ, root)
     said = "".join(done.stderr for done in ended)
     assert [done.returncode for done in ended] == [0, 0], said[-4000:]

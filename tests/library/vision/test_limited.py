@@ -16,7 +16,7 @@ from diptych.vision.features import h5
 from diptych.vision.features.files import open_features
 from diptych.vision.limited import Ended, LimitedProcesses
 from tests.support.feature_files import FILES, IDS, VLP, copied
-from tests.vision.odd_process import LOWER
+from tests.support.odd_process import LOWER
 
 WAYS = [
     ("segfault", r"ended its process \(-11\)"),
@@ -34,7 +34,7 @@ WAYS = [
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[LimitedProcesses]:
-    made = LimitedProcesses("tests.vision.odd_process", {"DataError": DataError}, 1, seconds=0.5)
+    made = LimitedProcesses("tests.support.odd_process", {"DataError": DataError}, 1, seconds=0.5)
     yield made
     made.close()
 

@@ -20,7 +20,7 @@ from torch.nn.functional import interpolate
 from diptych.api.model import Model
 from diptych.core import Sample, collate
 from diptych.data.store.tokens import Tokens
-from diptych.inference import Predictor
+from diptych.inference.predictor import Predictor
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runtime.errors import OutputError, ServingError
 from diptych.runtime.outputs import whole_folder
@@ -33,7 +33,7 @@ from diptych.vision.detectors.selection import Selection
 from diptych_serve.export import runner, write
 from diptych_serve.export.programs import REGIONS
 from diptych_serve.export.write import export
-from tests import toy, zygote
+from tests.support import toy, zygote
 
 TOKENS = Tokens.train(["a red kite over a beach", "what colour is the dog"], 80)
 ANSWERS = Answers(("[UNKNOWN]", "red", "blue", "two", "yes", "no", "dog"))

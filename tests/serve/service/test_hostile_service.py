@@ -16,7 +16,7 @@ from diptych.inference.client import Client
 from diptych.runtime.errors import DataError, ServingError
 from diptych.tasks import CAPTION
 from diptych.tasks.caption import CaptionRequest
-from tests.service import picture
+from tests.support.service import picture
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 WRITTEN = json.dumps({"picture": "a", "caption": "a\x1b[2Jkite\u2028x", "score": -1.0}).encode()

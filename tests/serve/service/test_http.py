@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from benchmarks.hostile_images import jpeg_of_many_scans, plain_ppm, tiff_of_one_tile
-from diptych.inference import Predictor
+from diptych.inference.predictor import Predictor
 from diptych.runtime.errors import GalleryError
 from diptych.vision.decoder import Decoders
 from diptych_serve.service import protocol
@@ -24,7 +24,7 @@ from diptych_serve.service.pictures import PictureGallery
 from diptych_serve.service.server import is_loopback
 from diptych_serve.service.service import Service
 from diptych_serve.service.uploads import NICE
-from tests.service import Local, listening, make_model, picture, problem
+from tests.support.service import Local, listening, make_model, picture, problem
 
 Address = tuple[str, int]
 HOST = b"Host: localhost\r\n"

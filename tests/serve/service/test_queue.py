@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from diptych.inference import Predictor
+from diptych.inference.predictor import Predictor
 from diptych.vision.decoder import Decoders
 from diptych_serve.service.limits import Limits
 from diptych_serve.service.problems import RequestRefused
 from diptych_serve.service.service import Service
 from diptych_serve.service.worker import Job, Worker
-from tests.service import Local, hold, listening, make_model, picture, problem
+from tests.support.service import Local, hold, listening, make_model, picture, problem
 
 
 @pytest.fixture(scope="module")

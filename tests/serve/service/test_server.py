@@ -19,15 +19,15 @@ import pytest
 from benchmarks.clients import form
 from benchmarks.faults import Attack, small_picture
 from diptych.cli import app
-from diptych.inference import Predictor
 from diptych.inference.client import Client
+from diptych.inference.predictor import Predictor
 from diptych.runtime.errors import DataError, RecipeError, ServingError
 from diptych.tasks import CAPTION
 from diptych.tasks.caption import CaptionRequest
 from diptych_serve.service import protocol, server
 from diptych_serve.service.service import Service
-from tests.service import listening, make_model, picture
 from tests.support.server_process import Process
+from tests.support.service import listening, make_model, picture
 
 
 @pytest.fixture(scope="module")

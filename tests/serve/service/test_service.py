@@ -19,13 +19,13 @@ from PIL import Image
 
 from diptych.api.model import Model
 from diptych.core import FeatureContract
-from diptych.inference import Predictor
+from diptych.inference.predictor import Predictor
 from diptych.runtime.errors import GalleryError
 from diptych.tasks import tasks_by_verb
 from diptych.tasks.answers import UNKNOWN
 from diptych_serve.service.pictures import PictureGallery
 from diptych_serve.service.service import Service
-from tests.service import Local, hold, make_model, picture, problem
+from tests.support.service import Local, hold, make_model, picture, problem
 
 
 @pytest.fixture(scope="module")

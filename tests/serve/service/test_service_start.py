@@ -13,7 +13,7 @@ from diptych.api.model import load
 from diptych_serve.service.limits import Limits
 from diptych_serve.service.server import bind
 from diptych_serve.service.service import Service
-from tests.service import Local, make_model
+from tests.support.service import Local, make_model
 
 
 def test_scores_are_those_of_the_best_validation_wherever_the_folder_is_copied(tmp_path):

@@ -24,7 +24,7 @@ from diptych_serve.service.limits import Limits
 from diptych_serve.service.problems import RequestRefused
 from diptych_serve.service.service import Service
 from diptych_serve.service.uploads import parse
-from tests.service import Local, make_model, picture, problem
+from tests.support.service import Local, make_model, picture, problem
 
 FORM = "multipart/form-data; boundary=x"
 

@@ -13,7 +13,7 @@ from diptych.tasks.caption import caption_baselines, score_captions
 from diptych.tasks.vqa import score_vqa, vqa_baselines
 from diptych_world.demo.measure import MeasuredScores
 from diptych_world.demo.page import demo_report
-from tests.reports.hostile import HOSTILE
+from tests.support.hostile import HOSTILE
 
 NAMES = ("dog", "boat", HOSTILE)
 

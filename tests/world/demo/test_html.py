@@ -15,7 +15,7 @@ from diptych.runs.reports.report import Arm, Headline, Report, ShownPicture
 from diptych.tasks.scores import Score, Scores
 from diptych_world.demo.measure import MeasuredScores
 from diptych_world.demo.page import demo_report
-from tests.reports.hostile import HOSTILE
+from tests.support.hostile import HOSTILE
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 

@@ -1,5 +1,7 @@
 """Pictures in, a store out: order, resume, failures by name, interruption."""
 
+from __future__ import annotations
+
 import json
 import os
 import pickle
@@ -9,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -24,8 +26,9 @@ from diptych.runtime.errors import DataError, RecipeError
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.selection import Selection
-from diptych_world.detector.detector import StorybookDetector
-from diptych_world.detector.network import DetectorConfig, SmallDetector
+
+if TYPE_CHECKING:
+    from diptych_world.detector.detector import StorybookDetector
 
 
 class Mean:
@@ -235,6 +238,9 @@ def same_bytes(one: Path, other: Path) -> bool:
 
 
 def small_detector() -> StorybookDetector:
+    from diptych_world.detector.detector import StorybookDetector
+    from diptych_world.detector.network import DetectorConfig, SmallDetector
+
     torch.manual_seed(0)
     shape = DetectorConfig(kinds=("square",), side=64, feature_size=16, widths=(24, 24, 24))
     return StorybookDetector(SmallDetector(shape), Selection(most=3, least=3))
@@ -276,7 +282,7 @@ from diptych.runtime import engine
 from diptych.core import Record
 from diptych.data.extract import extract as extraction
 from diptych.vision.detectors.load import load_detector
-from tests.engine.killed import KilledOnce
+from tests.support.killed import KilledOnce
 
 folder = Path(sys.argv[1])
 
@@ -296,7 +302,7 @@ def test_a_cluster_sees_what_one_process_does(make_records: MakeRecords, tmp_pat
     with one_thread():
         extract(make_records(23), small_detector(), tmp_path / "one", 2)
     (tmp_path / "on_ray.py").write_text(ON_RAY)
-    here = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}  # of `tests`, for Ray's workers too
+    here = os.environ | {"PYTHONPATH": str(Path(__file__).parents[4])}  # of `tests`, for Ray's workers too
     # an interpreter: Ray starts others like it
     subprocess.run([sys.executable, tmp_path / "on_ray.py", tmp_path], check=True, timeout=800, env=here)
     assert (tmp_path / "killed").exists()

@@ -15,7 +15,6 @@ from diptych.data.formats import table as formats
 from diptych.data.formats.parsing import BAD, Skips
 from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runtime.errors import DataError
-from diptych_world.files import write
 
 MANY = 6  # entries of each file; the third is damaged
 IMAGES = [{"id": 70 + n, "file_name": f"{n}.jpg", "width": 100, "height": 50} for n in range(MANY)]
@@ -218,6 +217,8 @@ def test_a_damaged_line_of_a_mined_folder_costs_itself(tmp_path: Path) -> None:
 
 
 def test_a_damaged_entry_of_a_drawn_world_is_counted(tmp_path: Path) -> None:
+    from diptych_world.files import write
+
     write(tmp_path / "world", {"train": MANY}, seed=0, processes=1)
     file = tmp_path / "world" / "coco" / "captions_train.json"
     whole = formats.read(tmp_path / "world")

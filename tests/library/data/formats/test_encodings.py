@@ -16,10 +16,6 @@ from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import as_text, opened_text, saved_json, text_of
 from diptych.vision.features.profile import NAMED_IN, name_of
-from diptych_mine.lists import read_entries
-from diptych_mine.pages import inputs
-from diptych_mine.pages.texts import Vocabularies
-from diptych_mine.scorer import labelled
 
 MARK = "\ufeff"
 ENCODINGS: dict[str, Callable[[str], bytes]] = {
@@ -66,6 +62,9 @@ def test_tables_are_read_in_each(tmp_path: Path, name: str, encode: Callable[[st
 
 
 def test_texts_of_commands_are_read_in_each(tmp_path: Path, encode: Callable[[str], bytes]) -> None:
+    from diptych_mine.lists import read_entries
+    from diptych_mine.pages.texts import Vocabularies
+
     def saved(name: str, text: str) -> Path:
         (tmp_path / name).write_bytes(encode(text))
         return tmp_path / name
@@ -84,6 +83,9 @@ def test_texts_of_commands_are_read_in_each(tmp_path: Path, encode: Callable[[st
 
 
 def test_labels_and_lists_of_addresses_are_read_in_each(tmp_path: Path, encode: Callable[[str], bytes]) -> None:
+    from diptych_mine.pages import inputs
+    from diptych_mine.scorer import labelled
+
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     line = json.dumps({"image": "a.png", "statement": "a café", "true": True}, ensure_ascii=False)
     (tmp_path / "labels.jsonl").write_bytes(encode(f"{line}\r\n{line}\r\n"))

@@ -12,7 +12,6 @@ from diptych.core import Record
 from diptych.data.formats.parsing import BAD, Skips
 from diptych.data.formats.table import read
 from diptych.runtime.errors import DataError
-from diptych_mine.pages.tars import tar_lines
 
 
 @pytest.mark.parametrize(
@@ -136,6 +135,8 @@ def test_ids_of_captions_stay_with_them_where_records_are_joined() -> None:
 
 def test_keys_with_dots_follow_webdatasets_rule(tmp_path: Path) -> None:
     """Where the whole names are not those of a pair, the part before the first dot is the key, if it is one pair's."""
+    from diptych_mine.pages.tars import tar_lines
+
     names = [
         ("1.input.jpg", "1.outputs.txt"), ("2.a.jpg", "2.a.txt"), ("2.b.jpg", "2.b.txt"), ("v1.5/3.jpg", "v1.5/3.txt"),
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from diptych.data.store.loader import Loader
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runtime.errors import DataError
-from tests.loading.conftest import MakeStore
+from tests.library.data.conftest import MakeStore
 from tests.support.loaded import Always, captions
 
 WORDS = ("a", "dog", "runs", "##ning", "past", "the", "red", "kite")

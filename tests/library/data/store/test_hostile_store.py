@@ -20,7 +20,7 @@ from diptych.data.store.record_json import record_from_json, record_to_json
 from diptych.data.store.shards import PER_REGION, TABLES, index_check, tensors_check
 from diptych.data.store.store import Store, StoreWriter
 from diptych.runtime.errors import DataError
-from tests import deciding
+from tests.support import deciding
 
 CONTRACT = FeatureContract("given", "", 6, deciding.KINDS)
 SHARD = "shard-00000.safetensors"

@@ -4,7 +4,7 @@ import torch
 from diptych.data.store.loader import Loader
 from diptych.data.store.store import Store
 from diptych.runtime.errors import DataError
-from tests.loading.conftest import MakeStore, record
+from tests.library.data.conftest import MakeStore, record
 from tests.support.loaded import Always, captions
 
 

@@ -30,7 +30,7 @@ from diptych.training.feeding import Sender
 from diptych.training.ranks import Ranks
 from diptych.training.step import Stepper
 from diptych.training.stopping import StopRequest
-from tests.loading.conftest import MakeStore, record
+from tests.library.data.conftest import MakeStore, record
 
 V = Vocabulary(size=40, pad=0, unknown=1, cls=2, sep=3, mask=4)
 BATCH = 8

@@ -22,8 +22,8 @@ from diptych.data.formats.parsing import combined
 from diptych.data.store.mirror import mirrored, swapped
 from diptych.data.store.store import Store, StoreWriter
 from diptych.runs.words import training_texts, words_of
-from tests.loading.conftest import CONTRACT
-from tests.loading.conftest import record as seen
+from tests.library.data.conftest import CONTRACT
+from tests.library.data.conftest import record as seen
 
 BY_BEARTYPE = "ignore:Do not use the `random` module"  # which looks at random items of what a record is made of
 SIDES = 64  # boxes are multiples of it, which a mirror gives back without rounding

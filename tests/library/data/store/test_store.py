@@ -13,8 +13,8 @@ from diptych.data.store.record_json import record_from_json, record_to_json
 from diptych.data.store.shards import tensors_check
 from diptych.data.store.store import Store, StoreWriter
 from diptych.runtime.errors import DataError
-from tests import zygote
-from tests.loading.conftest import CONTRACT, MakeStore, record
+from tests.library.data.conftest import CONTRACT, MakeStore, record
+from tests.support import zygote
 
 
 def same_regions(one: Regions | None, other: Regions | None) -> bool:

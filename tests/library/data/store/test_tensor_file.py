@@ -10,7 +10,7 @@ from diptych.data.store import store
 from diptych.data.store.store import StoreWriter
 from diptych.data.store.tensor_file import tensor_file
 from diptych.runtime.errors import DiptychError
-from tests.loading.conftest import CONTRACT, record
+from tests.library.data.conftest import CONTRACT, record
 
 
 def test_pieces_are_as_the_library_writes_the_whole() -> None:

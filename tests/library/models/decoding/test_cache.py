@@ -10,9 +10,8 @@ from diptych.core import collate
 from diptych.models.decoding import DecodingOptions, decode, search
 from diptych.objectives import MaskedLanguage, MaskedQueries, OneForward
 from diptych.systems.unified_vlp.model import UnifiedVLP
-from tests import toy
-from tests.decoding import generators
-from tests.decoding.generators import Uncached, ragged
+from tests.support import generators, toy
+from tests.support.generators import Uncached, ragged
 
 pytestmark = pytest.mark.learns
 

@@ -9,9 +9,8 @@ from diptych.core import collate
 from diptych.models.decoding import DecodingOptions, decode, search
 from diptych.objectives import GenerateText, OneForward
 from diptych.systems.tden.model import Tden
-from tests import toy
-from tests.decoding import generators
-from tests.decoding.generators import Uncached, ragged
+from tests.support import generators, toy
+from tests.support.generators import Uncached, ragged
 
 pytestmark = pytest.mark.learns
 

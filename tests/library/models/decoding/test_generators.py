@@ -9,8 +9,8 @@ from torch import Tensor
 from diptych.core import Batch
 from diptych.models.decoding import DecodingOptions, decode
 from diptych.objectives import SelfCritical
-from tests import toy
-from tests.decoding.generators import GENERATORS, Uncached, ragged, trained
+from tests.support import toy
+from tests.support.generators import GENERATORS, Uncached, ragged, trained
 
 pytestmark = pytest.mark.learns
 

@@ -15,7 +15,7 @@ from diptych.tasks.answers import UNKNOWN, Answers
 from diptych.tasks.influence import covering, weigh_answer, weigh_words
 from diptych.tasks.spec import AnswerForm
 from diptych.tasks.vqa import Vqa
-from tests import toy
+from tests.support import toy
 
 pytestmark = pytest.mark.learns
 

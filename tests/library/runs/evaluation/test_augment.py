@@ -30,8 +30,6 @@ from diptych.runtime.configs import derive, validated
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.systems import find_recipe
 from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych_world.book import record
-from diptych_world.layout import scene
 
 SETTINGS = (
     "model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32", "training.batch=8", "training.steps=12",
@@ -42,6 +40,9 @@ DRAWN = chosen_decoding(DecodingOptions(max_words=6), 6, True, top_p=0.9)
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    from diptych_world.book import record
+    from diptych_world.layout import scene
+
     folder = tmp_path_factory.mktemp("world") / "store"
     records = [record(scene(0, split, n)) for split, count in {"train": 7, "val": 2}.items() for n in range(count)]
     detector = GroundTruth.of(records)

@@ -23,7 +23,7 @@ from diptych.runs.run import run
 from diptych.runtime.errors import DataError, RecipeError, UnsupportedError
 from diptych.systems import find_recipe
 from diptych.tasks.vcr import Vcr
-from tests import deciding
+from tests.support import deciding
 
 SETTINGS = (
     "model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32", "training.batch=2", "training.steps=2",

@@ -20,7 +20,7 @@ from diptych.vision.detectors.proposers import tfjs
 from diptych.vision.detectors.proposers.centernet import Centernet, CenternetProposer, CenternetShape
 from diptych.vision.detectors.weights import read_detector
 from tests.support.proposed import RECORDS, SQUARE, WIDE
-from tests.tfjs_files import centernet_graph, centernet_network, packed
+from tests.support.tfjs_files import centernet_graph, centernet_network, packed
 
 ANY = ["sha256=any"]
 Described = dict[str, Any]

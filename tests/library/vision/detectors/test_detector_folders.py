@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,12 +15,16 @@ from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.image_feature import WithImageFeature
 from diptych.vision.detectors.selection import Selection
 from diptych.vision.detectors.weights import check_detector, read_detector
-from diptych_world.detector.detector import StorybookDetector
-from diptych_world.detector.network import DetectorConfig, SmallDetector
+
+if TYPE_CHECKING:
+    from diptych_world.detector.detector import StorybookDetector
 
 
 @pytest.fixture(scope="module")
 def small() -> StorybookDetector:
+    from diptych_world.detector.detector import StorybookDetector
+    from diptych_world.detector.network import DetectorConfig, SmallDetector
+
     shape = DetectorConfig(kinds=("square",), side=64, feature_size=16, widths=(24, 24, 24))
     return StorybookDetector(SmallDetector(shape), Selection(most=3, least=3))
 

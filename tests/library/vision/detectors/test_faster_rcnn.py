@@ -14,8 +14,6 @@ from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.vision.detectors.faster_rcnn import LOSSES, FasterRCNN, FasterRCNNConfig, FasterRCNNDetection
 from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.selection import Selection
-from diptych_world.detector.network import DetectorConfig
-from diptych_world.detector.training import detection_batch
 
 SHAPE = FasterRCNNConfig("fasterrcnn_mobilenet_v3_large_320_fpn", ("background", "cat", "dog"), shorter=64, longer=96)
 EXACTLY = Selection(most=5, least=5)
@@ -141,6 +139,9 @@ def test_any_resnet_can_be_its_backbone() -> None:
 @pytest.mark.slow
 @pytest.mark.large
 def test_it_trains_like_any_module() -> None:
+    from diptych_world.detector.network import DetectorConfig
+    from diptych_world.detector.training import detection_batch
+
     torch.manual_seed(0)
     shape = DetectorConfig(("cat", "dog"), side=64)
     records = [Record("a", objects=(Object("dog", (0.1, 0.1, 0.6, 0.5)),)), Record("b")]

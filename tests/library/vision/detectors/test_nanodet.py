@@ -20,9 +20,9 @@ from diptych.vision.detectors.proposers import tfjs
 from diptych.vision.detectors.proposers.graph_proposer import COCO
 from diptych.vision.detectors.proposers.nanodet import BINS, Nanodet, NanodetProposer, NanodetShape
 from diptych.vision.detectors.weights import read_detector
-from tests.onnx_files import write_map
+from tests.support.onnx_files import write_map
 from tests.support.proposed import RECORDS, SQUARE, WIDE
-from tests.tfjs_files import graph_of, network, packed, small_package
+from tests.support.tfjs_files import graph_of, network, packed, small_package
 
 ANY = ["sha256=any"]
 Described = dict[str, Any]

@@ -16,7 +16,7 @@ from diptych.vision.detectors.official.convert import convert
 from diptych.vision.detectors.official.detector import OfficialDetector, with_settings
 from diptych.vision.detectors.official.prepare import by_factor, by_size
 from diptych.vision.detectors.open import open_detector
-from tests.detector_files import CFG, butd_file, detectron_blobs
+from tests.support.detector_files import CFG, butd_file, detectron_blobs
 
 BOX = torch.tensor([[10.0, 20.0, 29.0, 59.0]])  # 20 x 40 with the last pixel, 19 x 39 without
 SMALL = {"shorter": 96, "longer": 160, "after_nms": 30, "most": 12, "least": 4}

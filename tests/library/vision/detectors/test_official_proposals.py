@@ -20,7 +20,7 @@ from diptych.vision.detectors.official.convert import convert
 from diptych.vision.detectors.official.detector import OfficialDetector
 from diptych.vision.detectors.official.prepare import Prepared
 from diptych.vision.detectors.official.x101 import X101Pipeline, X101Settings
-from tests.detector_files import butd_file, detectron_blobs
+from tests.support.detector_files import butd_file, detectron_blobs
 
 Box = tuple[float, float, float, float]
 MOST = log(1000 / 16)

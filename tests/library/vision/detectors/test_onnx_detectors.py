@@ -20,7 +20,7 @@ from diptych.vision.detectors.pooled import PooledDetector
 from diptych.vision.detectors.proposers.proposer import Candidates
 from diptych.vision.detectors.selection import Selection
 from diptych.vision.detectors.weights import read_detector, write_detector
-from tests.onnx_files import BYTES, write, write_map
+from tests.support.onnx_files import BYTES, write, write_map
 from tests.support.proposed import RECORDS, SQUARE, WIDE, grid_folder
 
 OFFICIAL = find_selection("tden-official")

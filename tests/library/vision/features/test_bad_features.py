@@ -22,8 +22,8 @@ import pytest
 from diptych.core import Record
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.given import GivenRegions
+from tests.support.databases import opened
 from tests.support.feature_files import BUTD, FILES, IDS, JSON, PREFIX, VLP, copied, read
-from tests.vision.databases import opened
 
 
 def butd_line(boxes: Any = None, features: Any = None, count: int = 5, end: bytes = b"\n") -> Callable[[Path], None]:

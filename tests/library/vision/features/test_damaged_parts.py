@@ -25,8 +25,8 @@ from diptych.runtime.errors import DataError
 from diptych.vision.archives import damaged_members, members
 from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.features.files import open_features
+from tests.support.databases import opened
 from tests.support.feature_files import FILES, IDS, JSON, PREFIX, VLP, copied
-from tests.vision.databases import opened
 
 MANY = 6
 

@@ -14,8 +14,8 @@ import pytest
 from diptych.core import Record
 from diptych.runtime.errors import DataError
 from diptych.vision.detectors.given import GivenRegions
+from tests.support.databases import opened
 from tests.support.feature_files import FILES, IDS, JSON
-from tests.vision.databases import opened
 
 NAMES = ("101", "102", "103")
 
