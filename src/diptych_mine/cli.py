@@ -19,11 +19,7 @@ from diptych.runtime.processes import PROCESSES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-mine = Verbs(
-    help="Make records of images and texts from web pages (ImageBERT's LAIT).",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+mine = Verbs(help="Make records of images and texts from web pages (ImageBERT's LAIT).")
 
 
 @dataclass(frozen=True)

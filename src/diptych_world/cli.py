@@ -12,9 +12,7 @@ from diptych.runtime.processes import PROCESSES
 from diptych.runtime.verbs import OWN_SYSTEMS
 
 _SYSTEMS = ", ".join(OWN_SYSTEMS)
-storybook = Verbs(
-    help="Write and show the drawn world, and train a detector for it.", no_args_is_help=True, rich_markup_mode=None
-)
+storybook = Verbs(help="Write and show the drawn world, and train a detector for it.")
 
 
 @storybook.command("write")

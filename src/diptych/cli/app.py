@@ -84,7 +84,11 @@ class Verb(TyperCommand):
 
 
 class Verbs(typer.Typer):
-    """A typer application whose commands have the class `Verb` by default."""
+    """A typer application with our settings, whose commands have the class `Verb` by default."""
+
+    def __init__(self, **settings: Any) -> None:
+        plain = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+        super().__init__(**{**plain, "no_args_is_help": True, **settings})
 
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = Verb, **settings: Any
@@ -97,10 +101,6 @@ app = Verbs(
     name="diptych",
     epilog=f"Any verb takes --debug, to show the traceback of an error. {EXIT_CODES}",
     context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
 )
 LARGEST_SEED = 2**63 - 1  # largest seed that torch accepts
 LONGEST_PATH = 70  # temporary files are not put in a longer path, because a socket's path has at most 107 characters

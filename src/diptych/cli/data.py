@@ -30,7 +30,7 @@ from diptych.runtime.errors import RecipeError, counted
 ImageFolder = Annotated[Path | None, Option(help="Folder that image names are relative to; default: that of the data.")]
 
 
-tokenizer = Verbs(help="Learn vocabularies of texts.", no_args_is_help=True, rich_markup_mode=None)
+tokenizer = Verbs(help="Learn vocabularies of texts.")
 
 
 class Extracting(StrEnum):

@@ -20,12 +20,7 @@ class Imports(TyperGroup):
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, SYSTEM)
 
 
-imports = Verbs(
-    cls=Imports,
-    help="Turn an official checkpoint, or a detector's file, into a folder of Diptych.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+imports = Verbs(cls=Imports, help="Turn an official checkpoint, or a detector's file, into a folder of Diptych.")
 
 
 @imports.command("detector")

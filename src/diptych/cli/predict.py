@@ -51,7 +51,7 @@ def make_verb(name: str) -> Any:
     spec = tasks_by_verb().get(name)
     if spec is None or not spec.required_interface.pictured:
         return None
-    single = Verbs(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    single = Verbs(no_args_is_help=False)
     single.command(name, help=spec.required_interface.help)(_command(spec))
     return typer.main.get_command(single)
 

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from diptych.cli.app import (
-    LARGEST_SEED,
-    AsJson,
-    Features,
-    Model,
-    Out,
-    Revision,
-    SkipBad,
-    SplitSeed,
-    hold,
-)
+from diptych.cli.app import LARGEST_SEED, AsJson, Features, Model, Out, Revision, SkipBad, SplitSeed, hold
 from diptych.cli.groups import ComputingOptions, WritingOptions, grouped, options_named
 from diptych.cli.outputs import OutFolder
 from diptych.runtime.errors import RecipeError

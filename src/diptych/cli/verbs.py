@@ -75,7 +75,7 @@ VERBS = {
 def load(name: str) -> Any:
     """Import a verb and return its command."""
     module, _, function = VERBS[name][1].partition(":")
-    verb, alone = getattr(import_module(module), function), Verbs(rich_markup_mode=None)
+    verb, alone = getattr(import_module(module), function), Verbs()
     if isinstance(verb, typer.Typer):
         alone.add_typer(verb, name=name)
     else:  # `plugins` lists errors of plugins itself
@@ -97,8 +97,11 @@ def help_of(name: str) -> str:
     raise AssertionError(f"{module} has no {function}")
 
 
-class PanelGroup(TyperGroup):
-    """A group of commands. Its help lists them under the headings `PANELS`."""
+class TaskVerbs(TyperGroup):
+    """The group of all verbs. `diptych --help` lists them under `PANELS`.
+
+    They are imported, and those of tasks are built, on first use.
+    """
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         listed: list[tuple[str, Any]] = [(name, self.listed(ctx, name)) for name in self.list_commands(ctx)]
@@ -109,20 +112,13 @@ class PanelGroup(TyperGroup):
                 with formatter.section(panel or "Commands"):
                     formatter.write_dl(rows)
 
-    def listed(self, ctx: Any, name: str) -> Any:
-        """Return a command of this name, for its line of help."""
-        return self.get_command(ctx, name)
-
-
-class TaskVerbs(PanelGroup):
-    """The group of all verbs. They are imported, and those of tasks are built, on first use."""
-
     def list_commands(self, ctx: Any) -> list[str]:
         return list(dict.fromkeys([*VERBS, *TASK_VERBS, *verbs_listed()]))
 
     def listed(self, ctx: Any, name: str) -> Any:
+        """Return a command with the name and help of a verb, for its line in `diptych --help`."""
         if name not in VERBS:
-            return super().listed(ctx, name)
+            return self.get_command(ctx, name)
         return TyperCommand(name, help=help_of(name), rich_help_panel=VERBS[name][0])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

@@ -31,14 +31,7 @@ from diptych.tasks.answers import UNKNOWN
 from diptych.vision.detectors.detector import Traceable, TracedDetector
 from diptych.vision.detectors.grid import Grid
 from diptych.vision.detectors.load import load_detector
-from diptych_serve.export.programs import (
-    REGIONS,
-    AnswerProgram,
-    Begin,
-    Follow,
-    check_exportable,
-    example_regions,
-)
+from diptych_serve.export.programs import REGIONS, AnswerProgram, Begin, Follow, check_exportable, example_regions
 
 Format = Literal["torch", "onnx"]
 FACTS, RUNNER = "program.json", "run.py"

@@ -12,18 +12,7 @@ from msgspec import Struct
 from diptych.core import Object, Record
 from diptych.data.formats.format import Source, Wanted, named_split
 from diptych.data.formats.parsing import Once, Skips, image_id_of, key_of_name, named_captions
-from diptych.data.formats.values import (
-    Box,
-    Corners,
-    JsonValue,
-    Number,
-    Side,
-    Text,
-    Words,
-    box_of,
-    refuse,
-    text_of_id,
-)
+from diptych.data.formats.values import Box, Corners, JsonValue, Number, Side, Text, Words, box_of, refuse, text_of_id
 
 LEFT = "annotations of images that were left out"
 CROWDS = "crowds"

@@ -12,16 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from diptych.core import Record
-from diptych.data.formats.format import (
-    SHARES,
-    ByImage,
-    Source,
-    Wanted,
-    files_of,
-    note_unread,
-    once_split,
-    usual_split,
-)
+from diptych.data.formats.format import SHARES, ByImage, Source, Wanted, files_of, note_unread, once_split, usual_split
 from diptych.data.formats.parsing import Pictures, Skips, check_utf8, each_json_line, read_lines
 from diptych.data.formats.values import JsonValue, Words, listed_texts, refuse
 

@@ -35,14 +35,7 @@ from torch import Tensor, nn
 
 from diptych.core import BIDIRECTIONAL, REGIONS_AFTER_TEXT, TARGET_AFTER_BOTH, Batch, Capability, States, attention_mask
 from diptych.core.shares import Layers, MaybeLayers, Size
-from diptych.models.decoder import (
-    DecoderLayer,
-    SharedLayer,
-    Signal,
-    causal,
-    closed_of,
-    run_decoder,
-)
+from diptych.models.decoder import DecoderLayer, SharedLayer, Signal, causal, closed_of, run_decoder
 from diptych.models.heads import HeadSizes, answer_slot, answer_slot_state, make_heads
 from diptych.models.rows import requested_mask
 from diptych.models.system import ResolvedConfig, as_bert
