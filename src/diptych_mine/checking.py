@@ -10,8 +10,7 @@ from diptych.runtime.configs import first_problem
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json, text_of
 from diptych_mine.layout import ENDING, SHA256, SHARD, damaged
-from diptych_mine.pages.texts import KINDS
-from diptych_mine.rules import RULES, TEXT_RULES
+from diptych_mine.rules import KINDS, RULES, TEXT_RULES
 
 T = TypeVar("T")
 Object = dict[str, Any]

@@ -71,3 +71,4 @@ TEXT_RULES = (
 )  # fmt: skip
 
 ORDER = {rule.name: number for number, rule in enumerate((*RULES, *TEXT_RULES))}
+KINDS = ("figcaption", "alt", "title", "caption", "near")  # of texts; best first, to order pairs with equal scores

@@ -35,8 +35,7 @@ from diptych.training.sharding import place
 from diptych.training.step import PendingStep, Stepper, StepReport
 from diptych.training.stopping import StopRequest
 
-CHECKPOINTS = "checkpoints"
-WEIGHTS = "weights.safetensors"
+CHECKPOINTS, WEIGHTS = "checkpoints", "weights.safetensors"
 READ_LATE = ("cuda",)  # types of devices on which a step's numbers are read one step later (`PendingStep`)
 Validate = Callable[[nn.Module, int], dict[str, float]]
 OnLog = Callable[[dict[str, Any]], object]  # called with each log line; if it returns False, the run ends

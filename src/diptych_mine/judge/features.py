@@ -10,7 +10,8 @@ import numpy as np
 
 from diptych_mine.judge.scoring import Pair
 from diptych_mine.judge.statistics import NAMES as STATISTICS
-from diptych_mine.pages.texts import KINDS, english, spam_marks, words_of
+from diptych_mine.pages.texts import english, spam_marks, words_of
+from diptych_mine.rules import KINDS
 
 TEXT = ("words", "letters", "word_length", "differ", "digits", "marks", "capitals", "english",
         *(f"kind_{kind}" for kind in KINDS))  # fmt: skip

@@ -22,8 +22,7 @@ from diptych_mine.keep.keep import COMMON, HOST, KEPT, Pairs, choose
 from diptych_mine.layout import RECORDS, RunLayout, damaged
 from diptych_mine.pages.addresses import host_of
 from diptych_mine.pages.reading import body_of
-from diptych_mine.pages.texts import KINDS
-from diptych_mine.rules import ORDER, VERSION
+from diptych_mine.rules import KINDS, ORDER, VERSION
 from diptych_mine.tables import Row, lines_of, read_rows, write_json, write_rows
 
 PICTURE = re.compile(r"[0-9a-f]{64}\.\w+")

@@ -11,7 +11,8 @@ from diptych_mine.pages.bodies import too_slow
 from diptych_mine.pages.charsets import decoded
 from diptych_mine.pages.dominant import Features
 from diptych_mine.pages.surroundings import around, caption_of, figcaption_of
-from diptych_mine.pages.texts import KINDS, Text, Vocabularies, english, judge_languages, judged
+from diptych_mine.pages.texts import Text, Vocabularies, english, judge_languages, judged
+from diptych_mine.rules import KINDS
 from diptych_mine.settings import MiningSettings, TextRules
 
 NEVER = frozenset({"noai", "noimageai", "noml", "noindex", "noimageindex", "none"})

@@ -19,7 +19,6 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import text_of
 from diptych_mine.settings import TextRules
 
-KINDS = ("figcaption", "alt", "title", "caption", "near")  # best kind first, to order pairs with equal scores
 LONGEST = 2_000  # at most this many characters of a text are read
 
 _TAGS = re.compile(r"<[a-z/!][^<>]{0,500}>", re.I)

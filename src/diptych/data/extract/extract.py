@@ -35,8 +35,7 @@ from diptych.vision.fingerprints import image_fingerprint
 from diptych.vision.image_files import picture_size, same_shape
 from diptych.vision.pictures import as_picture
 
-LOCAL, RAY = "local", "ray"
-EXTRACTING = (LOCAL, RAY)  # engines that can extract regions
+EXTRACTING = LOCAL, RAY = ("local", "ray")  # engines that can extract regions
 CPU = torch.device("cpu")
 WINDOW = 4  # the images of this many batches are sorted by aspect ratio together, which saves padding
 MOST_BYTES = 256 * 2**20  # the decoded images in memory take at most this many bytes; one image may take 200 MB

@@ -276,8 +276,7 @@ def parsed_line(path: Path, *names: str) -> JsonValue:
 class Pictures:
     """Folders of images. Many of the images may be missing.
 
-    If `wanted` is True, the record of a missing image has the path where the image was expected. If `wanted` is False,
-    that record has no image.
+    If `wanted` is True, the record of a missing image has the path where it was expected, else no image.
     """
 
     folders: tuple[Path, ...]
