@@ -20,8 +20,9 @@ from diptych.core import Question, Record
 from diptych.data.extract.extract import is_another
 from diptych.data.extract.own_data import store_of
 from diptych.data.formats import coco
-from diptych.data.formats.format import Source, Wanted, usual_split, with_usual_splits
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import Skips, combined
+from diptych.data.formats.splits import usual_split, with_usual_splits
 from diptych.data.formats.table import read
 from diptych.data.store.store import INDEX, Store, iterate
 from diptych.inference.open import folder_or

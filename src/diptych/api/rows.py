@@ -18,8 +18,9 @@ import torch
 
 from diptych.api.images import readable
 from diptych.core import Question, Record
-from diptych.data.formats.format import Wanted, usual_split, with_usual_splits
+from diptych.data.formats.format import Wanted
 from diptych.data.formats.parsing import answer_kind, combined
+from diptych.data.formats.splits import usual_split, with_usual_splits
 from diptych.data.formats.values import listed_texts
 from diptych.runtime.arguments import path_of
 from diptych.runtime.errors import DataError, counted

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from diptych.data.check import SCORED
 from diptych.data.formats import conceptual
-from diptych.data.formats.format import usual_split
 from diptych.data.formats.image_folder import CAPTIONS
+from diptych.data.formats.splits import usual_split
 from diptych.data.formats.values import listed_texts
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.files import as_text, files_below, opened_text, parse_json, sha256_of, text_of

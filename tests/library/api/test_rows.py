@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from diptych.api.dataset import Dataset
-from diptych.data.formats.format import drawn_split
+from diptych.data.formats.splits import drawn_split
 from diptych.runtime.errors import DataError, DiptychError
 
 VQA = {"question": "what is it?", "split": "train"}

@@ -1,6 +1,5 @@
 """A data format: its name, its files, how they are recognised, and how they are read."""
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -14,55 +13,17 @@ from typing import Any, Generic, TypeVar
 from diptych.core import Record
 from diptych.data.formats.names import Names
 from diptych.data.formats.parsing import Pictures, Skips, first_line, key_of_name, parsed_line, picture_at, read_json
+from diptych.data.formats.splits import NAMED, drawn_split, usual_split
 from diptych.data.formats.values import LOOKED_AT, JsonValue
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import refuse_unread
 from diptych.vision.archives import archive_of, beside
 from diptych.vision.image_files import is_named_image
 
-SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
-SYNONYMS = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
-JOINED = {"restval": "train"}  # {part of a split: split}; restval: images of COCO's val set on which papers train
 JSON = (".json", ".jsonl")
 NEAREST = 2  # an error suggests this many formats
-# Finds a split in a file's name, such as train in train2017.
-_NAMED = re.compile(rf"(?<![a-z])({'|'.join((*SHARES, *SYNONYMS))})(?=\d*(?![a-z]))", re.I)
 LIST_THEM = "all formats: diptych data formats"
 Item = TypeVar("Item")
-
-
-def drawn_split(key: str, seed: int) -> str:
-    """Draw a split from a hash of key and seed.
-
-    The split is the same on every machine, and does not change when images are added.
-    """
-    place = int.from_bytes(hashlib.sha256(f"{seed}/{key}".encode()).digest()[:8], "big") / 2**64
-    for name, share in SHARES.items():
-        place -= share
-        if place < 0:
-            return name
-    return "train"
-
-
-def usual_split(name: str) -> str:
-    """Return the usual name of a split, such as val for `Validation `. Other names only lose spaces at their ends."""
-    plain = name.strip()
-    return (SYNONYMS | JOINED).get(plain.lower(), plain.lower() if plain.lower() in SHARES else plain)
-
-
-def with_usual_splits(records: Iterable[Record], skips: Skips) -> list[Record]:
-    """Give splits their usual names, and count the renamed records in `skips`. `dev` is kept if `val` exists too."""
-    records = list(records)
-    names = {record.split for record in records}
-    usual = {name: usual_split(name) for name in names}
-    for name, wanted in usual.items():
-        if name.strip().lower() in SYNONYMS and wanted in names:
-            usual[name] = name
-            skips.add(f"two names of the same split, {name!r} and {wanted!r} (both kept)", wanted)
-    for record in records:
-        if (wanted := usual[record.split]) != record.split:
-            skips.add(f"images of the split {record.split!r} (read as {wanted!r})", record.key)
-    return [r if usual[r.split] == r.split else replace(r, split=usual[r.split]) for r in records]
 
 
 @dataclass(frozen=True)
@@ -95,7 +56,7 @@ class Wanted:
         if drawn and len(drawn) < len(records):
             reason = "images without a split, in data with splits (a random split is used)"
             self.skips.add(reason, drawn[0].key, len(drawn))
-        named = {usual_split(one) for one in _NAMED.findall(name)}
+        named = {usual_split(one) for one in NAMED.findall(name)}
         split = named.pop() if len(named) == 1 else None
         if split and (other := [record.key for record in drawn if record.split != split]):
             reason = f"images in random splits, though the file's name has {split!r} (set the split to use that)"

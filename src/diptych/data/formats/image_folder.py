@@ -12,8 +12,9 @@ from typing import Any
 from msgspec import Struct
 
 from diptych.core import Record
-from diptych.data.formats.format import SHARES, ByImage, Source, Wanted, files_of, note_unread, once_split, usual_split
+from diptych.data.formats.format import ByImage, Source, Wanted, files_of, note_unread, once_split
 from diptych.data.formats.parsing import Pictures, Skips, check_utf8, each_json_line, read_lines
+from diptych.data.formats.splits import SHARES, usual_split
 from diptych.data.formats.values import JsonValue, Words, listed_texts, refuse
 
 NAMES = ("metadata.jsonl", "metadata.csv")  # the tables of a folder; if there are both, both are read

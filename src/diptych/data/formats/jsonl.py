@@ -35,9 +35,10 @@ from diptych.core.entailment import ENTAILMENT, LABELS
 from diptych.core.labels import CLASSIFY
 from diptych.core.record import WORDED
 from diptych.data.formats import parsing, values
-from diptych.data.formats.format import Source, Wanted, usual_split
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
 from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, named_captions, picture_at
+from diptych.data.formats.splits import usual_split
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import orientation, picture_size, same_shape
 

@@ -7,8 +7,9 @@ from unicodedata import normalize
 from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Record
-from diptych.data.formats.format import JOINED, Source, Wanted
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import Once, image_id_of, key_of_name
+from diptych.data.formats.splits import JOINED
 from diptych.data.formats.values import JsonValue, Text, Words
 
 

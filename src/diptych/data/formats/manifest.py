@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from diptych.core import Record
-from diptych.data.formats.format import Format, Source, Wanted, one_of, with_usual_splits
+from diptych.data.formats.format import Format, Source, Wanted, one_of
 from diptych.data.formats.parsing import Pictures, Skips, combined
 from diptych.data.formats.public import ABOUT, IMAGES, SETS, SPLIT
+from diptych.data.formats.splits import with_usual_splits
 from diptych.data.formats.values import JsonValue, Text
 from diptych.runtime.errors import DataError, nearest
 from diptych.runtime.plugins import raise_failed

@@ -30,18 +30,9 @@ from diptych.data.formats import (
     vqa2,
     web,
 )
-from diptych.data.formats.format import (
-    LIST_THEM,
-    Format,
-    Source,
-    Wanted,
-    drawn_split,
-    not_known,
-    note_unread,
-    one_of,
-    with_usual_splits,
-)
+from diptych.data.formats.format import LIST_THEM, Format, Source, Wanted, not_known, note_unread, one_of
 from diptych.data.formats.parsing import Pictures, Skips, uncollected
+from diptych.data.formats.splits import drawn_split, with_usual_splits
 from diptych.data.store.mirror import turn_of, upright
 from diptych.runtime.errors import DataError
 from diptych.runtime.plugins import note_use, unknown_name

@@ -16,9 +16,9 @@ from PIL import Image
 from diptych.api.dataset import Dataset
 from diptych.core import Record
 from diptych.data.formats.coco import LEFT
-from diptych.data.formats.format import drawn_split
 from diptych.data.formats.names import OTHERWISE
 from diptych.data.formats.parsing import BAD, Skips
+from diptych.data.formats.splits import drawn_split
 from diptych.data.formats.table import read
 from diptych.runtime.errors import DataError
 
