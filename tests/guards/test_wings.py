@@ -35,7 +35,8 @@ sys.path = ["src", *(one for one in sys.path if one != sys.argv[1])]
 from importlib.util import find_spec
 assert find_spec(sys.argv[2]) is None
 import pytest
-sys.exit(pytest.main(["--collect-only", "-qq", "-n", "0", "-m", "", "tests/library"]))
+code = pytest.main(["--collect-only", "-qq", "-n", "0", "-m", "", "tests/library"])
+sys.exit(code or pytest.main(["-q", "-n", "0", "tests/library/test_journey.py"]))
 """
 
 
@@ -75,6 +76,7 @@ def test_the_library_works_without_a_program(gone: str, fork: Path, tmp_path: Pa
 def test_the_library_s_tests_are_collected_without_a_program_and_its_tests(
     gone: str, fork: Path, tmp_path: Path
 ) -> None:
+    """And its journey passes."""
     its_tests = gone.removeprefix("diptych_")
     for name in ("tests", "docs", "examples", "benchmarks", "experiments"):
         left = shutil.ignore_patterns("__pycache__", *([its_tests] if name == "tests" else []))
