@@ -140,15 +140,15 @@ class Model(Mapped):
     def ask(self, images: Any, questions: Any, /) -> Any:
         """Answer questions about images.
 
-        Return an Answer, with its probability and the next most probable answers, or a list. Pass one image with
-        several questions, several images with one question, or as many images as questions.
+        Return an Answer, with its probability, whether it is sure, and the next most probable answers, or a list. Pass
+        one image with several questions, several images with one question, or as many images as questions.
 
         >>> [0 <= answer.score <= 1 for answer in model.ask("photo.png", ["what colour is the dog?", "is it red?"])]
         [True, True]
         """
 
         def made(answer: Any, _: object, fields: dict[str, Any]) -> Answer:
-            return Answer.of(answer.text, score=answer.score, others=answer.others, **fields)
+            return Answer.of(answer.text, score=answer.score, others=answer.others, sure=answer.sure, **fields)
 
         return self._asked(VQA, images, questions, made)
 

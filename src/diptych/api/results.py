@@ -68,7 +68,13 @@ class Caption(ImageResult, str):
 
 
 class Answer(ImageResult, str):
-    """The most probable answer to a question. `score` is its probability."""
+    """The most probable answer to a question. `score` is its probability.
+
+    `sure` is False if, on validation questions, answers this improbable were more often wrong than right, and None if
+    this was not measured.
+    """
+
+    sure: bool | None = None
 
 
 class Judgement(ImageResult, int):

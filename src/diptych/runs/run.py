@@ -123,7 +123,7 @@ def _save(learner: Learner, start: Start, result: Result, console: Console) -> M
         scores[VALIDATED] = float(len(learner.held_out))
     fitted = calibration(learner, model.eval())
     if answers is not None and fitted is not None:
-        answers = replace(answers, temperature=fitted.temperature)
+        answers = replace(answers, temperature=fitted.temperature, sure_above=fitted.sure_above)
         scores = {**(scores or {}), UNCALIBRATED: fitted.before, CALIBRATED: fitted.after}
         tell(console, f"{fitted.line} (fitted on {fitted.questions} questions of {recipe.data.validation})")
     splits, most = (recipe.data.split, recipe.data.validation), recipe.model.max_regions

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -31,6 +31,8 @@ class Answers:
 
     names: tuple[str, ...]
     temperature: float = 1.0  # the logits of the answers are divided by this number (tasks/calibration.py)
+    # Answers with this probability or a lower one are not sure (None: not measured).
+    sure_above: float | None = None
     # The task that the list of answers belongs to. A model of another task rejects the list.
     task: str = OF_VQA
 
@@ -56,24 +58,26 @@ class Answers:
     def load(cls, folder: Path) -> Answers:
         path = folder / FILE
         try:
-            names, temperature, task = parse_json(text_of(path)), 1.0, OF_VQA
+            names, temperature, limit, task = parse_json(text_of(path)), 1.0, None, OF_VQA
             if isinstance(names, dict):
                 temperature, task = float(names["temperature"]), str(names.get("task", OF_VQA))
+                limit = None if names.get("sure_above") is None else float(names["sure_above"])
                 names = names["names"]
+            if limit is not None and not 0 <= limit <= 1:
+                raise ValueError(f"found sure_above {limit}, expected 0 to 1")
             if not 0.01 < temperature < 100:
                 raise ValueError(f"found the temperature {temperature}, expected 0.01 to 100")
             if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
                 raise ValueError(f"found {names!r:.60}, expected a list of at least two texts")
             "".join(names).encode()
-            return cls(tuple(names), temperature, task)
+            return cls(tuple(names), temperature, limit, task)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path} is not a list of answers ({error}); fine-tune the model on VQA") from error
 
     def save(self, folder: Path) -> None:
         kept: object = self.names
-        if self.temperature != 1 or self.task != OF_VQA:
-            kept = {"names": self.names, "temperature": self.temperature}
-            kept |= {} if self.task == OF_VQA else {"task": self.task}
+        if self != Answers(self.names):
+            kept = asdict(self)
         write_atomically(folder / FILE, json.dumps(kept, ensure_ascii=False, indent=0).encode())
 
     def scores(self, answers: Sequence[str]) -> dict[int, float]:

@@ -179,6 +179,7 @@ class GroundedText:
     weigh: Callable[[], Tensor] = field(repr=False, compare=False)
     others: tuple[tuple[str, float], ...] = ()  # less probable captions or answers, each with its score
     class_names: tuple[str, ...] = ()  # names of the detector's classes
+    sure: bool | None = None  # False: an answer more likely wrong than right; None: not measured
 
     @property
     def regions(self) -> Regions:

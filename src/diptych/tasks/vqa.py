@@ -34,6 +34,7 @@ from diptych.tasks.scores import Baselines, Score, Scores, score_of
 from diptych.tasks.spec import Heads, Predict, Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
 LIKELIEST = 5  # number of answers in a response
+UNSURE = "Not sure: on validation questions, answers this improbable were more often wrong than right."
 FIRST_WORDS = 10  # scores are also computed for the questions with each of the 10 most frequent pairs of first words
 
 
@@ -287,6 +288,11 @@ class GivenAnswer(interface.TaskAnswer):
     answer: str
     probability: float
     others: tuple[OtherAnswer, ...] = Field(description="The next likeliest answers.")
+    sure: bool | None = Field(
+        default=None,
+        description="False: on validation questions, answers this improbable were more often wrong than right. "
+        "None: not measured.",
+    )
     shown: str | None = None
     explanation: interface.Explanation | None = None
 
@@ -299,6 +305,7 @@ def answer(model: interface.TaskModel, requests: Sequence[tuple[Record, AskReque
     for number, (record, request) in enumerate(requests):
         interface.require_text("a question", request.question, "what colour is the kite?")
         samples += task.queries(replace(record, questions=(Question(str(number), request.question, ()),)))
+    limit = task.answers.sure_above
     with predicting(model.model, len(samples)):
         likeliest = task.likeliest(model.model, collate(samples).to(next(model.model.parameters()).device), LIKELIEST)
     return [
@@ -310,6 +317,7 @@ def answer(model: interface.TaskModel, requests: Sequence[tuple[Record, AskReque
             words=(text,),
             weigh=partial(_weigh, model, task, record, sample, text),
             others=tuple(others),
+            sure=None if limit is None else score > limit,
             class_names=model.class_names,
         )
         for (record, _), sample, ((text, score), *others) in zip(requests, samples, likeliest, strict=True)
@@ -330,14 +338,20 @@ def _message(prediction: interface.GroundedText, request: AskRequest, picture: s
         answer=prediction.text,
         probability=prediction.score,
         others=tuple(OtherAnswer(answer=text, probability=score) for text, score in prediction.others),
+        sure=prediction.sure,
         explanation=prediction.explain() if request.explain else None,
     )
+
+
+def _shown(message: GivenAnswer) -> str:
+    return f"{message.answer} (not sure)" if message.sure is False else message.answer
 
 
 def _view(_: AskRequest, message: GivenAnswer) -> interface.PageView:
     rows = ((message.answer, message.probability), *((other.answer, other.probability) for other in message.others))
     return interface.PageView(
-        summary=f"{message.question} {message.answer}",
+        summary=f"{message.question} {_shown(message)}",
+        notes=(UNSURE,) if message.sure is False else (),
         words=message.answer,
         explanation=message.explanation,
         tables=(interface.ShareTable(title="The likeliest answers", rows=rows),),
@@ -389,7 +403,7 @@ VQA = TaskSpec(
         response=GivenAnswer,
         answer=answer,
         message=_message,
-        lines=lambda message, alone: [message.answer if alone else f"{message.question} {message.answer}"],
+        lines=lambda message, alone: [_shown(message) if alone else f"{message.question} {_shown(message)}"],
         view=_view,
         programs="answers",
     ),

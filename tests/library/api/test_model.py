@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,18 @@ def test_words_that_the_model_does_not_know_and_texts_that_it_cuts_give_a_warnin
         model.ground(photo, long)
     assert model.predict("vqa", photo, question="what is 麒麟").unread == "the model does not know 麒麟"
     assert model.predict("vqa", photo, question="what is red").unread is None
+
+
+@pytest.mark.parametrize(("limit", "sure"), [(1.0, False), (0.0, True), (None, None)])
+def test_an_answer_up_to_the_limit_is_not_sure(
+    model: diptych.Model, photo: Path, tmp_path: Path, limit: float | None, sure: bool | None
+) -> None:
+    folder = model.predictor.folder
+    assert folder.answers is not None
+    replace(folder, answers=replace(folder.answers, sure_above=limit)).save(tmp_path / "model")
+    model = diptych.load(tmp_path / "model", device="cpu")
+    assert model.ask(photo, "what colour is the dog").sure is sure
+    assert model.predict("vqa", photo, question="what colour is the dog").sure is sure
 
 
 def test_texts_and_images_are_paired(model: diptych.Model, photo: Path) -> None:
