@@ -14,8 +14,8 @@ def test_the_list_as_a_table_and_as_json(run: Callable[..., Any]) -> None:
     result = run("recipes", "tden/small/*")
     assert result.code == 0
     header, *rows = result.out.splitlines()
-    assert header.split() == ["recipe", "task", "what", "it", "is", "rows", "in", "steps", "batch"]
-    assert all(row.startswith("tden/small/") for row in rows)
+    assert header.split("\t") == ["recipe", "task", "what it is", "rows in", "steps", "batch"]
+    assert all(row.startswith("tden/small/") and row.count("\t") == 5 for row in rows)
     listed = json.loads(run("recipes", "--json").out)
     assert [one["name"] for one in listed] == sorted({*RECIPES, *STAGED})
     assert set(listed[0]) == {

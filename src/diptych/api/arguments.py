@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
 from diptych.runtime.arguments import check_path, check_type, shown_value
-from diptych.runtime.errors import DiptychError, RecipeError
+from diptych.runtime.errors import DiptychError, RecipeError, nearest
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,11 +79,17 @@ def check_features(features: object) -> None:
 
 
 def python_errors(call: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a public function so that its errors name Python arguments instead of command-line options."""
-    own = {name.replace("_", "-"): name for name in inspect.signature(call).parameters}
+    """Decorate a public function so that its errors name Python arguments instead of command-line options.
+
+    An unknown argument raises TypeError with the most similar names.
+    """
+    names = inspect.signature(call).parameters
+    own = {name.replace("_", "-"): name for name in names}
 
     @wraps(call)
     def named(*args: P.args, **given: P.kwargs) -> T:
+        for name in given.keys() - names.keys():
+            raise TypeError(f"{call.__name__}() has no argument {name!r}; {nearest(name, names)}")
         try:
             return call(*args, **given)
         except DiptychError as error:

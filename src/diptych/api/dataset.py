@@ -53,6 +53,15 @@ class Example:
         return Image.fromarray(open_picture(self.record.image).permute(1, 2, 0).numpy())
 
     @property
+    def path(self) -> Path | None:
+        """The image file; None for an image without a file."""
+        return self.record.image
+
+    @property
+    def split(self) -> str:
+        return self.record.split
+
+    @property
     def captions(self) -> tuple[str, ...]:
         return self.record.captions
 

@@ -44,7 +44,8 @@ def load(
         revision: branch, tag or commit on the hub; by default the newest.
         device: auto (a GPU if there is one), cpu, cuda, cuda:N or mps.
         precision: fp32, bf16, or auto (bf16 if it is faster on the device; $DIPTYCH_PRECISION overrides it).
-        features: file or folder of precomputed region features, for a model that was trained on such features.
+        features: file or folder of precomputed region features, for a model that was trained on such features; or a
+            store: images that it has are not extracted again.
 
     Raises CheckpointError if there is no such model.
     """

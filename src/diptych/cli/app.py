@@ -113,7 +113,10 @@ SkipBad = Annotated[
     bool, Option("--skip-bad", help="Skip any number of invalid entries; default: an error if over 10 and over 1%.")
 ]
 StoredBoxes = Annotated[bool, Option("--stored-boxes", help="Turn boxes of stored pixels as EXIF does; not features.")]
-Features = Annotated[Path | None, Option(help="File or folder of region features made elsewhere, in any known format.")]
+Features = Annotated[
+    Path | None,
+    Option(help="Region features made elsewhere, in any known format; for a model, also a store with its images."),
+]
 Out = Annotated[Path, OutFolder("run"), Option(help="Folder of the run; the same command resumes an interrupted run.")]
 Model = Annotated[str, Option(help="Model folder, folder of a run, or user/name on the Hugging Face hub.")]
 MaybeModel = Annotated[

@@ -78,10 +78,13 @@ def _print_list(listed: Sequence[CatalogueEntry]) -> None:
         shown.add_column(column, overflow="fold")
     for column in ("steps", "batch"):
         shown.add_column(column, justify="right", no_wrap=True)
-    for entry in listed:
-        tables = "; ".join(entry.tables)
-        shown.add_row(entry.name, entry.task, entry.about, tables, _length(entry), f"{entry.batch:,}")
-    console(stderr=False).print(shown)
+    rows = [(e.name, e.task, e.about, "; ".join(e.tables), _length(e), f"{e.batch:,}") for e in listed]
+    if not (out := console(stderr=False)).is_terminal:  # columns with tabs, for other programs
+        print("\n".join("\t".join(row) for row in ([str(column.header) for column in shown.columns], *rows)))
+        return
+    for row in rows:
+        shown.add_row(*row)
+    out.print(shown)
 
 
 def _length(entry: CatalogueEntry) -> str:

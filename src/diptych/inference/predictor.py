@@ -13,7 +13,9 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from diptych.core import Record, Task
+from diptych.data.store.store import INDEX, Store
 from diptych.data.store.tokens import Tokens
+from diptych.inference.stored import StoredRegions
 from diptych.models.decoding import DecodingOptions
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.configs import derive
@@ -54,6 +56,13 @@ class Predictor:
 
     @cached_property
     def detector(self) -> Detector:
+        if self.features is None or not (self.features / INDEX).is_file():
+            return self._detector()
+        store, self.features = Store(self.features), None
+        self.folder.accept(store.contract, store.folder)
+        return StoredRegions(store, self._detector)
+
+    def _detector(self) -> Detector:
         contract = self.folder.contract
         if self.features is not None:
             whole = contract.selection == WHOLE_BOXES

@@ -19,8 +19,9 @@ from diptych.metrics.captions import CaptionItems
 from diptych.metrics.cider import CiderD, DocumentFrequencies
 from diptych.metrics.rouge import rouge_l
 from diptych.metrics.tokenise import ORDERS, Tokens, ngrams, tokens_of
-from diptych.metrics.vqa import normalise_answer, soft_targets
+from diptych.metrics.vqa import normalise_answer, soft_targets, vqa_scores
 from diptych.runtime.errors import DataError, counted
+from diptych.tasks.answers import answered_questions
 from diptych.tasks.bigrams import ABOUT, BigramClassifier, grams_of
 from diptych.tasks.scores import Baselines
 
@@ -348,3 +349,32 @@ def _joint(rows: Sequence[tuple[float, float, bool]]) -> dict[str, float]:
 
 def _summary(figures: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {100 * figures[name]:.1f}" for name in ("Q->A", "QA->R", "Q->AR") if name in figures)
+
+
+def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) -> Baselines:
+    """Return the blind baseline and the ceiling of answers.
+
+    `training`: questions with answers. Without training questions, there is no blind baseline.
+    """
+    questions = answered_questions(records)
+    blind, ceiling, notes, predicted = {}, answer_ceiling(questions) or {}, [], None
+    if training:
+        rule = BlindAnswers.of(training)
+        given = [rule.answers(questions), learnt_answers(training, questions)]
+        blind, learnt = (vqa_scores(answers, questions) for answers in given)
+        majority = vqa_scores(rule.majority(questions), questions)["all"]
+        by_kind = vqa_scores(rule.majority_by_kind(questions), questions)
+        overall = by_kind.pop("all")
+        shares = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in by_kind.items())
+        often = "once" if rule.at_least == 1 else f"{rule.at_least} times"
+        usual = f"the most frequent answer by first words (the longest that occur at least {often} in training)"
+        better, about = stronger(blind["all"], learnt["all"], usual)
+        blind, predicted = (learnt if better else blind), given[better]
+        notes += [
+            about,
+            f"learnt on {counted(training, 'questions')}; “{rule.overall}” to every question gets {100 * majority:.1f}"
+            f"; the most frequent answer to each kind of question gets {100 * overall:.1f} ({shares})",
+        ]
+    if ceiling:
+        notes.append("ceiling: one person's answer scored against those of the other annotators")
+    return Baselines(blind, ceiling, tuple(notes), predicted)

@@ -26,7 +26,7 @@ from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.answers import UNKNOWN, Answers, answered_questions, outside_notes, rule_notes
-from diptych.tasks.baselines import BlindAnswers, answer_ceiling, learnt_answers, stronger
+from diptych.tasks.baselines import vqa_baselines
 from diptych.tasks.calibration import FEWEST, Calibration, fit_temperature
 from diptych.tasks.influence import weigh_answer
 from diptych.tasks.run import encode, finite
@@ -136,35 +136,6 @@ def calibrate(task: Task, predict: Predict, records: Sequence[Record]) -> Calibr
         return answer_probabilities(logits / temperature, softmax).gather(-1, best[:, None])[:, 0]
 
     return fit_temperature(probable, torch.tensor(right))
-
-
-def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) -> Baselines:
-    """Return the blind baseline and the ceiling of answers.
-
-    `training`: questions with answers. Without training questions, there is no blind baseline.
-    """
-    questions = answered_questions(records)
-    blind, ceiling, notes, predicted = {}, answer_ceiling(questions) or {}, [], None
-    if training:
-        rule = BlindAnswers.of(training)
-        given = [rule.answers(questions), learnt_answers(training, questions)]
-        blind, learnt = (vqa_scores(answers, questions) for answers in given)
-        majority = vqa_scores(rule.majority(questions), questions)["all"]
-        by_kind = vqa_scores(rule.majority_by_kind(questions), questions)
-        overall = by_kind.pop("all")
-        shares = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in by_kind.items())
-        often = "once" if rule.at_least == 1 else f"{rule.at_least} times"
-        usual = f"the most frequent answer by first words (the longest that occur at least {often} in training)"
-        better, about = stronger(blind["all"], learnt["all"], usual)
-        blind, predicted = (learnt if better else blind), given[better]
-        notes += [
-            about,
-            f"learnt on {counted(training, 'questions')}; “{rule.overall}” to every question gets {100 * majority:.1f}"
-            f"; the most frequent answer to each kind of question gets {100 * overall:.1f} ({shares})",
-        ]
-    if ceiling:
-        notes.append("ceiling: one person's answer scored against those of the other annotators")
-    return Baselines(blind, ceiling, tuple(notes), predicted)
 
 
 def score_vqa(

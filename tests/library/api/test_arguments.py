@@ -229,3 +229,10 @@ def test_every_message_names_the_arguments_of_the_function_that_raised_it(call: 
 def test_nothing_is_no_number_above_nothing(given: dict[str, float]) -> None:
     with pytest.raises(RecipeError, match="expected a number above 0"):
         check_training(given)
+
+
+@pytest.mark.parametrize(("call", "similar"), [(diptych.finetune, "recipe"), (diptych.evaluate, None)])
+def test_an_unknown_argument_raises_an_error_with_the_most_similar_names(call: Any, similar: str | None) -> None:
+    message = r"finetune\(\) has no argument 'recepie'; did you mean recipe" if similar else "'recepie'; known: "
+    with pytest.raises(TypeError, match=message):
+        call("model", "data", recepie="x")

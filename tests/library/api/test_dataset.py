@@ -49,6 +49,7 @@ def test_an_item_is_an_example_and_splits_and_slices_are_data_sets(images: list[
     assert repr(data) == "<diptych.Dataset rows: 3 images (train 2, val 1); 3 captions>"
     assert repr(data["val"]) == "<diptych.Dataset rows[val]: 1 image (val 1); 1 caption>"
     assert "'a red dog'" in repr(data[0])
+    assert (data[2].path, data[2].split) == (images[2], "val")
     with pytest.raises(DataError, match="no split 'test'; it has train, val"):
         data["test"]
 

@@ -7,9 +7,8 @@ import torch
 
 from diptych.core import Choices, Question, Record
 from diptych.runtime.errors import DataError
-from diptych.tasks.baselines import vcr_baselines
+from diptych.tasks.baselines import vcr_baselines, vqa_baselines
 from diptych.tasks.bigrams import BigramClassifier, grams_of
-from diptych.tasks.vqa import vqa_baselines
 
 # The answer is in the last word, so the rule on first words guesses and pairs of words do not.
 ASKED = [(f"what is {filler} {thing}", answer) for filler in ("this", "that", "one", "a", "it", "here") * 5

@@ -6,9 +6,10 @@ from diptych.core import Question, Record
 from diptych.metrics.captions import caption_scores
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks import find_task
+from diptych.tasks.baselines import vqa_baselines
 from diptych.tasks.caption import caption_baselines, caption_gain, extra_caption_scores, score_captions
 from diptych.tasks.scores import Scores
-from diptych.tasks.vqa import score_vqa, vqa_baselines, vqa_gain
+from diptych.tasks.vqa import score_vqa, vqa_gain
 
 TRUTHS = {"1": ["a red dog runs", "a dog"], "2": ["the blue boat is small", "a boat"], "3": ["two cats", "cats"]}
 SAID = {"1": "a red dog runs", "2": "a red boat", "3": "a dog"}

@@ -12,9 +12,10 @@ from diptych.data.store.store import Store
 from diptych.runtime.errors import DataError
 from diptych.systems import RECIPES, find_recipe
 from diptych.tasks.answers import Answers, rule_notes
+from diptych.tasks.baselines import vqa_baselines
 from diptych.tasks.run import predict_records
 from diptych.tasks.spec import TrainingRecords
-from diptych.tasks.vqa import VQA, score_vqa, vqa_baselines
+from diptych.tasks.vqa import VQA, score_vqa
 from diptych.testing import EIGHT
 from diptych.vision.detectors.ground_truth import GroundTruth
 from tests.support.cases import case_of

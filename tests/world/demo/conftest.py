@@ -9,8 +9,9 @@ from PIL import Image
 
 from diptych.core import Object, Question, Record, Regions
 from diptych.runs.reports.report import Report
+from diptych.tasks.baselines import vqa_baselines
 from diptych.tasks.caption import caption_baselines, score_captions
-from diptych.tasks.vqa import score_vqa, vqa_baselines
+from diptych.tasks.vqa import score_vqa
 from diptych_world.demo.measure import MeasuredScores
 from diptych_world.demo.page import demo_report
 from tests.support.hostile import HOSTILE

@@ -289,6 +289,8 @@ def _packed(path: Path) -> str | None:
     for mark, name in ((b";", "semicolons"), (b"|", "bars (|)")):
         if path.suffix.lower() == ".csv" and mark in head and b"," not in head:
             return f"{path} has columns separated by {name}; expected commas: export it again, or replace them"
+    if path.suffix.lower() == ".csv" and is_named_image(os.fsdecode(head.split(b",")[0].strip(b'" '))):
+        return f"{path} begins with an image; add a first line that names the columns, such as image,caption"
     return next((f"{path} {what} {path}" for magic, what in _PACKED.items() if head.startswith(magic)), None)
 
 

@@ -2,6 +2,7 @@
 
     {"image": "a.jpg", "captions": ["a dog in the park", "..."], "split": "train"}
     {"image": "a.jpg", "question": "what is this", "answers": ["dog", "dog", "puppy"]}
+    {"image": "a.jpg", "questions": [{"question": "what is this", "answers": ["dog"]}, {"question": "...", ...}]}
     {"image": "a.jpg", "expression": "the small dog", "box": [10, 20, 30, 40]}
     {"image": "a.jpg", "statement": "there are two dogs", "true": false}
     {"image": "a.jpg", "objects": [{"kind": "dog", "box": [10, 20, 30, 40]}]}
@@ -121,7 +122,7 @@ class _Rationales(Struct):
 
 _TEXT: Any = values.Words
 MEANT = {"set", "subset", "partition"}  # keys that users may write instead of `split`
-KINDS = ("captions", "question", "expression", "statement", "label", "objects", "more")
+KINDS = ("captions", "question", "questions", "expression", "statement", "label", "objects", "more")
 
 
 def read(wanted: Wanted, lines: Source) -> list[Record]:
@@ -184,8 +185,8 @@ class _LineReader:
             has = ", ".join(f"`{key}`" for key in line)
             value.refuse(
                 f"an object with {has}",
-                "one with `captions`, or with `question` and `answers` (or `choices`), `expression` and `box`, "
-                "`statement` and `true`, `text` and `label`, `objects`, or `more`",
+                "one with `captions`, or with `question` and `answers` (or `choices`), `questions`, `expression` and "
+                "`box`, `statement` and `true`, `text` and `label`, `objects`, or `more`",
             )
         if "width" in line and "height" in line:
             sides = value.read(_Size)
@@ -210,7 +211,11 @@ class _LineReader:
             statement = Statement(f"{record.key}/{len(record.statements)}", claim.statement, values.is_true(claim.true))
             record = replace(record, statements=(*record.statements, statement))
         if "question" in line:
-            record = (self._with_choices if "choices" in line else self._with_question)(record, value)
+            record = self._with_question(record, value)
+        if "questions" in line:
+            steps, listed = [record], value.inner("questions").items()
+            self.skips.every(listed, lambda one: steps.append(self._with_question(steps[-1], one)), "question")
+            record = steps[-1]
         return record
 
     def _with_captions(self, record: Record, value: values.JsonValue) -> Record:
@@ -286,6 +291,8 @@ class _LineReader:
         return record.joined(Record(record.key, record.split, more=tasks))
 
     def _with_question(self, record: Record, value: values.JsonValue) -> Record:
+        if "choices" in value.read(dict[str, Any]):
+            return self._with_choices(record, value)
         line = value.read(_Question)
         if not (answers := self.skips.filled(value.inner("answers"), "empty answers")):
             self.skips.add("questions with no answers", value.where())

@@ -25,10 +25,11 @@ from diptych.runtime.errors import RecipeError, counted
 from diptych.runtime.progress import tell
 from diptych.tasks import find_task
 from diptych.tasks.answers import outside_notes
+from diptych.tasks.baselines import vqa_baselines
 from diptych.tasks.caption import Captioning, caption_baselines, extra_caption_scores, score_captions
 from diptych.tasks.scores import Baselines, Score, Scores
 from diptych.tasks.spec import Predicted, TaskScoring, TaskSpec
-from diptych.tasks.vqa import score_vqa, vqa_baselines
+from diptych.tasks.vqa import score_vqa
 
 
 def score_model(

@@ -298,6 +298,7 @@ def test_a_format_of_ones_own_needs_no_change_of_ours(folder: Path, monkeypatch:
     ("a.xz", lzma.compress(b"{}"), "is compressed by xz; unpack it: unxz -k"),
     ("a.xlsx", b"PK\x03\x04rest", "is a zip archive or an office document; save its table as .csv"),
     ("a.parquet", b"PAR1restPAR1", r"is a Parquet file; in Python: diptych.Dataset.from_rows\(pandas.read_parquet"),
+    ("a.csv", b"photos/a.JPG,a dog\n", "begins with an image; add a first line that names the columns"),
     ("a.csv", b"image;caption\na.jpg;a dog\n", "has columns separated by semicolons; expected commas"),
 ])  # fmt: skip
 def test_data_in_another_form_is_named(name: str, content: bytes, message: str, tmp_path: Path) -> None:

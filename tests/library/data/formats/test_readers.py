@@ -152,6 +152,23 @@ def test_conceptual_refcoco_nlvr_jsonl(tmp_path: Path) -> None:
     assert (four.split, four.captions, four.questions[0].kind) == ("val", ("x", "y"), "number")
 
 
+def test_several_questions_of_one_line(tmp_path: Path) -> None:
+    """An entry of `questions` is read as a line with `question`; a bad one is counted and left out."""
+    choices = '{"question": "why", "choices": ["a", "b", "c", "d"], "answer": 1, "question_id": 7}'
+    plain = '{"question": "q", "answers": ["2"]}, {"question": "r", "answers": ["x"]}'
+    entries = f'[{plain}, {choices}, "s", {{"question": 3}}]'
+    line = f'{{"image": "a.jpg", "question": "o", "answers": ["y"], "questions": {entries}}}'
+    wanted = Wanted(split="train")
+    (one,) = jsonl.read(wanted, source(tmp_path, "o.jsonl", line))
+    assert [(asked.text, asked.answers, asked.key) for asked in one.questions] == [
+        ("o", ("y",), "a.jpg/0"), ("q", ("2",), "a.jpg/1"), ("r", ("x",), "a.jpg/2"),
+    ]  # fmt: skip
+    assert [(asked.question, asked.answer, asked.key) for asked in one.choices] == [("why", 1, "7")]
+    assert sum(wanted.skips.counts.values()) == 2
+    with pytest.raises(DataError, match=r"questions\[0\]"):
+        jsonl.read(Wanted(split="train"), source(tmp_path, "o.jsonl", '{"image": "a.jpg", "questions": ["what"]}'))
+
+
 def test_combined_puts_together_what_belongs_together() -> None:
     both = combined([Record("a", captions=("x",))], [Record("b"), Record("a", captions=("y",), size=(1, 2))])
     assert [one.key for one in both] == ["a", "b"]
