@@ -98,11 +98,12 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
     """Return name -> opened model.
 
     The name is the last part of the path, with a number if it is taken. `features`: precomputed features, for models
-    without a detector.
+    without a detector, or a store.
     """
     from diptych.api.model import load
+    from diptych.inference.predictor import Predictor
 
-    opened: dict[str, Predictor] = {}
+    opened, read = dict[str, Predictor](), False
     for source in models:
         path = Path(source)
         stem = path.resolve().name if path.exists() else path.name
@@ -111,11 +112,14 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
         while name in opened:
             name, number = f"{stem}-{number}", number + 1
         opened[name] = load(source, **vars(computing)).predictor
-        if features is not None and _reads_given(opened[name]):
-            opened[name].features = features
+        if features is not None:
+            given = Predictor(opened[name].folder, features)
+            if given.stored is not None or _reads_given(given):
+                opened[name], read = given, True
+                _ = given.detector  # refuses a store of another detector now
     if not opened:
         raise CheckpointError("no model to serve; pass a model folder or the folder of a run")
-    if features is not None and not any(map(_reads_given, opened.values())):
+    if features is not None and not read:
         raise RecipeError(
             f"--features {features} needs a model for precomputed features, but each of these models has its own "
             f"detector: {', '.join(opened)}; leave out --features"

