@@ -224,8 +224,8 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
     ("caption", ("milliseconds, median (goal 60)", "picture to caption"), "From an image file to its caption: ms"),
     (
         "startup",
-        ("a caption over import torch, median (goal 2.0, at most 2.5)",),
-        "`diptych caption` of one image, start included: CPU time divided by that of `import torch`",
+        ("a caption over import torch, median (goal 1.6)",),
+        "`diptych caption` of one photograph, start included: CPU time divided by that of `import torch`",
     ),
     (
         "serve",

@@ -16,6 +16,7 @@ from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import text_of
 from diptych.runtime.memory import share_one_arena
+from diptych.runtime.terminal import begin
 
 if TYPE_CHECKING:
     from diptych.inference.predictor import Predictor
@@ -43,6 +44,7 @@ def serve(
 ) -> None:
     """Answer requests over HTTP, and show a page to try the models."""
     token = _token(token_file)
+    begin(f"opening {', '.join(models)}")
     share_one_arena()
     with requires_extra("a service", "serve"):
         from diptych_serve.service.server import bind, is_loopback, make_server, serve
@@ -71,6 +73,8 @@ def serve(
 
 def _prepare(service: Service) -> None:
     """Run each model once, and extract the gallery. Raises RecipeError for a gallery that no model can search."""
+    from diptych.runtime.progress import advancing
+
     if service.gallery is not None:
         folder = service.gallery.folder
         if not any("search" in tasks for tasks in service.tasks.values()):
@@ -79,7 +83,7 @@ def _prepare(service: Service) -> None:
                 "one: diptych finetune retrieval"
             )
         print(f"extracting regions of the images in {folder}", file=sys.stderr, flush=True)
-    service.warm()
+    service.warm(advancing)
 
 
 def _token(file: Path | None) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
 from numbers import Integral, Real
+from operator import length_hint
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from diptych.runtime.arguments import path_of
 from diptych.runtime.errors import DataError, counted
 from diptych.runtime.files import write_atomically
 from diptych.runtime.outputs import folder_in_cache
+from diptych.runtime.progress import advancing
 
 SHOWN = 4  # an error message shows at most this number of answers
 _BYTES = bytes | bytearray | memoryview
@@ -51,7 +53,13 @@ class Columns:
                 raise DataError(f"found a mapping with {', '.join(map(str, rows))}, expected a list of rows as dicts")
         else:
             parts = {None: rows}
-        made = self._named([record for name, part in parts.items() for record in self.records(part, name)])
+        read: list[Record] = []
+        with advancing("reading", sum(map(length_hint, parts.values())), "rows") as advance:
+            for name, part in parts.items():
+                for record in self.records(part, name):
+                    read.append(record)
+                    advance(1)
+        made = self._named(read)
         named = {record.key: record.split for record in made if record.split}
         full = (r if r.split else replace(r, split=named.get(r.key) or self.wanted.split_of(r.key)) for r in made)
         if not (records := combined(with_usual_splits(full, self.wanted.skips))):

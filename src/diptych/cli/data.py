@@ -26,6 +26,7 @@ from diptych.cli.app import (
 )
 from diptych.cli.outputs import OutFile, OutFolder
 from diptych.runtime.errors import RecipeError, counted
+from diptych.runtime.terminal import begin
 
 ImageFolder = Annotated[Path | None, Option(help="Folder that image names are relative to; default: that of the data.")]
 
@@ -84,11 +85,13 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check data before training. The exit code is 1 if training would fail, or if a test image is in another split."""
+    begin(f"reading {data}")
     from diptych.data.check import check as check_records
     from diptych.data.extract.own_data import read_records
     from diptych.data.store.store import INDEX, Store
     from diptych.inference.open import open_folder
     from diptych.runs.folder import damaged_files, model_in
+    from diptych.runtime.progress import advancing
     from diptych.tasks import TASKS
 
     if (folder := model_in(data)) is not None:
@@ -105,7 +108,9 @@ def check(
     if (is_store := (data / INDEX).exists()) and stored:
         raise RecipeError(f"{data} is a store, which has its boxes already; pass --stored-boxes to `diptych extract`")
     records = Store(data) if is_store else read_records(data, console(), images, None, 0, True, skip_bad, stored)
-    checked = check_records(records, contract, True, {k: s.learns_from for k, s in TASKS.items()}, seen, stored)
+    tasks = {name: spec.learns_from for name, spec in TASKS.items()}
+    with advancing("checking", len(records)) as progress:
+        checked = check_records(records, contract, True, tasks, seen, stored, progress)
     if as_json:
         print(json.dumps(checked.to_json(), indent=1))
     else:
@@ -146,6 +151,7 @@ def extract(
     as_json: AsJson = False,
 ) -> None:
     """Extract the regions of every image into a store, from which models are trained."""
+    begin(f"reading {data}")
     from diptych.data.extract.own_data import extract_regions, read_records, refuse_changed
     from diptych.runtime.outputs import refuse_inputs
     from diptych.runtime.progress import tell

@@ -150,6 +150,9 @@ def _ask(
     if show is not None and _has_box(interface):
         title, drawn = " ".join(map(str, fields[0].values())), ShownFolder(show)
         answers = (_draw_box(answer, title, drawn) for answer in answers)
+    count = len(pictures) * len(fields)
+    if count > 1 and not (out is None and sys.stdout.isatty()):  # on a terminal, the answers show the progress
+        answers = _counted(answers, count)
     for answer in _with_warning(answers):
         printed = [answer.line()] if as_json else _printed(interface, answer, len(fields) == 1, refuse.alone)
         lines += printed
@@ -159,6 +162,15 @@ def _ask(
         write_atomically(out, "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace"))
         print(f"{counted(lines, 'lines')} in {out}")
     refuse.check(pictures)
+
+
+def _counted(answers: Iterable[TaskAnswer], count: int) -> Iterator[TaskAnswer]:
+    from diptych.runtime.progress import advancing
+
+    with advancing("predicting", count, "answers") as advance:
+        for answer in answers:
+            yield answer
+            advance(1)
 
 
 def refuse_with_server(**given: object) -> None:

@@ -1,21 +1,19 @@
 """The verb `search`: rank a folder of images by a text."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from diptych.cli.app import Address, AsJson, Features, MaybeModel, console
+from diptych.cli.app import Address, AsJson, Features, MaybeModel
 from diptych.cli.groups import ComputingOptions, grouped
 from diptych.cli.outputs import OutFile, OutFolder
 from diptych.cli.predict import Server, option_of, refuse_with_server
 from diptych.cli.vectors import NO_MATCHER
 from diptych.runtime.errors import RecipeError
-from diptych.runtime.terminal import printable
+from diptych.runtime.terminal import begin, printable
 
 
 @grouped
@@ -54,8 +52,9 @@ def search(
         raise RecipeError(f"--out {out}: the images are written as PNG; pass a name such as {out.with_suffix('.png')}")
     if out is not None and out.resolve().is_relative_to(images.resolve()):
         raise RecipeError(f"--out {out} is in --images {images}, so the next search would rank it; choose a new place")
+    begin(f"opening {model}")
     from diptych.api.model import load
-    from diptych.inference.contact_sheet import write_sheet
+    from diptych.runtime.progress import advancing
     from diptych.tasks.retrieval import SearchHit
 
     own = {"device": computing.device, "precision": computing.precision}
@@ -65,7 +64,7 @@ def search(
     opened.queries(query)
     predictor = opened.predictor
     searched = predictor.search(
-        query, images, cache, progress=_progress, shortlist=shortlist, by=by, gallery=gallery, most=top_k
+        query, images, cache, progress=advancing, shortlist=shortlist, by=by, gallery=gallery, most=top_k
     )
     for path, why in searched.refused.items():
         print(f"diptych: {printable(why if str(path) in why else f'{path}: {why}')}", file=sys.stderr)
@@ -76,6 +75,8 @@ def search(
         of = searched.readable + len(searched.refused)
         print(f"{len(searched.refused)} of {of} images could not be read; they are listed above", file=sys.stderr)
     if out is not None:
+        from diptych.inference.contact_sheet import write_sheet
+
         picture, page = write_sheet(searched, out, top_k)
         print(f"{picture} and {page}", file=sys.stderr)
 
@@ -94,11 +95,3 @@ def _ask(server: str, given: dict[str, Any], as_json: bool) -> None:
     if answer.refused:
         of = answer.searched + answer.refused
         print(f"{answer.refused} of {of} images of the service could not be read", file=sys.stderr)
-
-
-@contextmanager
-def _progress(what: str, of: int) -> Iterator[Callable[[int], object]]:
-    from diptych.runtime.progress import bar
-
-    with bar("pictures", console()) as progress:
-        yield partial(progress.advance, progress.add_task(what, total=of))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from diptych.cli.app import Verb, Verbs
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.files import text_of
 from diptych.runtime.plugins import load_plugins, unknown_name, verbs_listed
+from diptych.runtime.terminal import begin
 from diptych.runtime.verbs import TASK_VERBS
 
 USE, TRAIN, DATA, SHARE, WORLD = PANELS = ("Use", "Train", "Data", "Share", "World")  # headings in --help
@@ -146,6 +148,7 @@ class TaskVerb(TyperCommand):
         assert self.name is not None
         given = {word.partition("=")[0] for word in args}
         if not given & {"-h", "--help"}:  # count the arguments here, because importing torch takes seconds
+            named = [(word.partition("="), after) for word, after in pairwise([*args, ""])]
             wanted, there = ["IMAGE", *map(str.upper, TASK_VERBS[self.name].arguments)], _positional(args)
             if len(there) < len(wanted):
                 usage = f"diptych {self.name} {' '.join(wanted)} --model FOLDER"
@@ -153,6 +156,8 @@ class TaskVerb(TyperCommand):
             unsure = {word for word in given if word.startswith("--")} - VALUED - {"--json"}  # may be misspelt
             if not unsure and not given & {"--model", "--server"}:
                 raise RecipeError(NO_MODEL)
+            if model := next((of or after for (word, _, of), after in named if word == "--model"), None):
+                begin(f"opening {model}")
         return made_verb(self.name).make_context(info_name, args, parent, **extra)
 
 

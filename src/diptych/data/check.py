@@ -47,6 +47,7 @@ def check(
     tasks: Mapping[str, Callable[[Record], bool]] | None = None,
     seen: SeenImages | None = None,
     stored: bool = False,
+    progress: Callable[[int], object] | None = None,
 ) -> CheckReport:
     """Check every record.
 
@@ -55,12 +56,14 @@ def check(
     `seen`: fingerprints of the images that a model was trained on. Images of val and test splits are compared with
     them. `tasks`: for each task, a function that returns True if the task can train on a record. The report counts
     these records for each task and split. `stored`: boxes were converted from stored pixels, so images that EXIF
-    turns are not reported.
+    turns are not reported. `progress`: called with the number of records that were checked since the last call.
     If an image of a store cannot be opened, this is only a warning, because training reads the stored features.
     """
     checker = _Checker(data.contract if isinstance(data, Store) else None, pictures, tasks or {})
     for record in checker.opened(_records(data, checker)):
         checker.inspect(record)
+        if progress is not None:
+            progress(1)
     if isinstance(data, Store):
         try:
             if data.detector() is None and data.contract.weights:

@@ -1,6 +1,9 @@
 """Progress bars with count, speed and time left. Without a terminal, lines are printed at growing intervals."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -16,7 +19,7 @@ from diptych.runtime.terminal import make_console
 SPARSE_SECONDS = 10.0
 SPARSEST_SECONDS = 60.0
 NOTEBOOK_SECONDS = 0.3  # seconds between two updates of a bar in a notebook
-SPEED_SECONDS = 600.0  # the speed of training is a mean over this time: log lines may be minutes apart
+SPEED_SECONDS = 600.0  # the speed is a mean over this time: batches and log lines may be minutes apart
 
 
 class _Speed(rich_progress.ProgressColumn):
@@ -29,7 +32,19 @@ class _Speed(rich_progress.ProgressColumn):
         return Text(f"{speed:.0f} {self.unit}/s" if speed else "")
 
 
-class _Lines(Progress):
+class _Timed(Progress):
+    """Knows the time left from the first batch on. rich would need two within 30 seconds."""
+
+    def __init__(self, *columns: Any, **settings: Any) -> None:
+        super().__init__(*columns, speed_estimate_period=SPEED_SECONDS, **settings)
+
+    def add_task(self, *given: Any, **fields: Any) -> TaskID:
+        task_id = super().add_task(*given, **fields)
+        Progress.advance(self, task_id, 0)
+        return task_id
+
+
+class _Lines(_Timed):
     """Prints lines such as `captioning 320/1000 pictures, 2 min left, until 14:32` to a log, at growing intervals."""
 
     def __init__(self, unit: str, console: Console) -> None:
@@ -48,11 +63,11 @@ class _Lines(Progress):
         tell(self.console, f"{task.description} {task.completed:.0f}/{task.total or 0:.0f} {self.unit}{left}")
 
 
-class NotebookBar(Progress):
+class NotebookBar(_Timed):
     """A bar in the output of a notebook cell, with count and time left. It is updated in place."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console=console, disable=True, speed_estimate_period=SPEED_SECONDS)
+        super().__init__(console=console, disable=True)
         self._output: Any = None
         self._drawn = 0.0
 
@@ -90,7 +105,14 @@ def bar(unit: str, console: Console | None = None) -> Progress:
         return _Lines(unit, console)
     columns = (TextColumn("{task.description}"), rich_progress.BarColumn(), rich_progress.MofNCompleteColumn())
     left = rich_progress.TimeRemainingColumn()
-    return Progress(*columns, _Speed(unit), left, console=console, transient=True)
+    return _Timed(*columns, _Speed(unit), left, console=console, transient=True)
+
+
+@contextmanager
+def advancing(what: str, of: int, unit: str = "pictures") -> Iterator[Callable[[int], object]]:
+    """Show a progress bar during the `with` block, and yield a function that advances it by a count."""
+    with bar(unit) as progress:
+        yield partial(progress.advance, progress.add_task(what, total=of))
 
 
 def training_bar(console: Console) -> Progress:

@@ -20,6 +20,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def begin(message: str) -> None:
+    """Print what a command does first, such as `opening runs/captions`, before imports that take seconds."""
+    print(printable(message), file=sys.stderr, flush=True)
+
+
 def columns(stream: TextIO) -> int | None:
     """Return the width for a stream, or None for a terminal, which has its own width."""
     return None if stream.isatty() else WIDE

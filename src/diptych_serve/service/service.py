@@ -12,6 +12,7 @@ from fastapi import Request
 
 from diptych.inference.model_facts import ModelFacts, is_drawn_world, model_facts, offered_tasks
 from diptych.inference.predictor import Predictor
+from diptych.inference.search import Progress
 from diptych.runtime.errors import DiptychError, GalleryError, ServingError
 from diptych.tasks import interfaces
 from diptych.tasks.interface import Message, TaskRequest
@@ -52,16 +53,18 @@ class Service:
         if any(is_drawn_world(predictor.folder) for predictor in self.models.values()):
             self.examples = drawn_examples()
 
-    def warm(self) -> None:
+    def warm(self, progress: Progress | None = None) -> None:
         """Run each model once, because the first pass is slow. Extract the regions of the gallery.
 
-        So errors of a detector or gallery are raised before the first request.
+        So errors of a detector or gallery are raised before the first request. `progress`: shows what is extracted.
         """
         for name, predictor in self.models.items():
             predictor.extract([torch.full((3, 64, 64), 127, dtype=torch.uint8)], lambda _picture, _error: None)
             if self.gallery is not None and any(not interfaces()[task].pictured for task in self.tasks[name]):
                 try:
-                    predictor.search(WARMING, self.gallery.folder, gallery=self.gallery.address, keep=KEPT)
+                    predictor.search(
+                        WARMING, self.gallery.folder, progress=progress, gallery=self.gallery.address, keep=KEPT
+                    )
                 except GalleryError:
                     raise
                 except ServingError:  # the vocabulary lacks these words, so the first request extracts the regions

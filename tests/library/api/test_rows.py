@@ -1,6 +1,8 @@
 """Rows whose columns disagree or hold unusual values: each is read as it was meant, counted, or refused."""
 
+import re
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +234,17 @@ def test_a_cache_that_cannot_hold_the_images_is_named(monkeypatch: pytest.Monkey
         DiptychError, match=r"^cannot make /dev/null/diptych/images, .*; set XDG_CACHE_HOME to a folder"
     ):
         Dataset.from_rows(rows)
+
+
+def test_rows_that_take_long_are_counted(images: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr("diptych.runtime.progress.SPARSE_SECONDS", 0.0)
+    said: list[str] = []
+
+    class Slow(list[dict[str, str]]):
+        def __iter__(self) -> Iterator[dict[str, str]]:
+            for row in super().__iter__():
+                yield row
+                said.append(capsys.readouterr().err)  # before the next row
+
+    assert len(silent(Slow({"image": name, "caption": "a dog", "split": "train"} for name in images))) == 4
+    assert re.fullmatch(r"reading 1/4 rows, \d+ s left, until .*\n", said[0])

@@ -58,7 +58,7 @@ def test_a_word_that_the_model_does_not_know_is_named_once(
     words = ["ask", "photos", "what is the 麒麟", "what is it", "--model", model]
     assert run_verb([*words, "--json"], debug=False) == 0
     said = capsys.readouterr()
-    assert said.err == "diptych: the model does not know 麒麟\n"
+    assert said.err.partition("\n")[2] == "diptych: the model does not know 麒麟\n"
     answers = [json.loads(line) for line in said.out.splitlines()]
     assert [one.get("unread") for one in answers] == ["the model does not know 麒麟", None] * 3
     ended = zygote.run(["-m", "diptych.cli", "match", "photos", "a 麒麟", "--model", model])
@@ -136,7 +136,7 @@ def test_a_folder_without_images_is_named_by_what_it_is(
         model: ", which is a run or model",
     }.items():
         assert run_verb(["caption", folder, "--model", model], debug=False) == 1
-        assert capsys.readouterr().err.startswith(f"diptych: no images in {folder}{wanted}")
+        assert capsys.readouterr().err.startswith(f"opening {model}\ndiptych: no images in {folder}{wanted}")
 
 
 def test_a_model_of_another_task_is_not_asked_for_captions(

@@ -2,14 +2,19 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 from PIL import Image
 
 from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.systems import SYSTEMS, find_recipe
+from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.pooled import PooledDetector
+from diptych.vision.detectors.proposers.nanodet import NanodetProposer, NanodetShape
 from diptych.vision.detectors.selection import Selection
 
 # Of our own what trains, scores, reports and draws; of others what is slow to import and not needed.
@@ -30,20 +35,29 @@ finally:
 """
 
 
-def test_a_caption_loads_no_training_report_or_drawing_code(tmp_path: Path) -> None:
+def drawn_detector() -> Detector:
     from diptych_world.detector.detector import StorybookDetector
     from diptych_world.detector.network import DetectorConfig, SmallDetector
 
+    network = SmallDetector(DetectorConfig(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8)))
+    return StorybookDetector(network, Selection(most=4, least=2))
+
+
+def detector_of_photographs() -> Detector:
+    """NanoDet without its weights: what is loaded does not depend on them."""
+    shape = NanodetShape(side=64, stem=8, pyramid=8, classes=3)
+    return PooledDetector(NanodetProposer(shape, ("dog", "bird", "mat"), {}), None, Selection(most=4, least=2))
+
+
+@pytest.mark.parametrize("made", [drawn_detector, detector_of_photographs])
+def test_a_caption_loads_no_training_report_or_drawing_code(tmp_path: Path, made: Callable[[], Detector]) -> None:
     torch.manual_seed(0)
     tokens = Tokens.train(["a dog and a bird on a red mat"], size=60)
-    detector = StorybookDetector(
-        SmallDetector(DetectorConfig(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8))),
-        Selection(most=4, least=2),
-    )
+    detector = made()
     detector.save(tmp_path / "detector")
     config = SYSTEMS["unified-vlp"].resolved(
-        vocabulary=tokens.vocabulary, feature_size=16, classes=3, width=32, heads=2, ffn=64, layers=1, max_regions=8,
-        positions=40,
+        vocabulary=tokens.vocabulary, feature_size=detector.contract.feature_size, classes=3, width=32, heads=2,
+        ffn=64, layers=1, max_regions=8, positions=40,
     )  # fmt: skip
     architecture = Architecture(system="unified-vlp", config=config, heads=("word",))
     recipe = find_recipe("unified-vlp/small/caption", ["decoding.max_words=3"])

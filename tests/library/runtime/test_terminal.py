@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from diptych.runtime.progress import bar, time_left
+from diptych.runtime.progress import advancing, bar, time_left
 from diptych.runtime.terminal import WIDE, columns, heading, make_console
 from tests.support import zygote
 
@@ -120,3 +120,20 @@ def test_a_time_left_is_said_in_what_it_is_counted_in(seconds: float, words: str
 
 def test_a_heading_in_a_pipe_is_no_line_of_ten_thousand_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert in_a_pipe(monkeypatch, lambda: heading(make_console(), "train detector")) == "train detector\n"
+
+
+def test_the_time_left_is_known_from_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches a minute apart: rich drops what is older than 30 s."""
+    clock = [1000.0]
+    for name in ("diptych.runtime.progress.time.monotonic", "rich.console.monotonic"):
+        monkeypatch.setattr(name, lambda: clock[0])
+
+    def work() -> None:
+        with advancing("extracting", 640) as advance:
+            for _ in range(2):
+                clock[0] += 60
+                advance(64)
+
+    first, second = in_a_pipe(monkeypatch, work).splitlines()
+    assert re.fullmatch(r"extracting 64/640 pictures, 9 min left, until \d\d:\d\d", first)
+    assert re.fullmatch(r"extracting 128/640 pictures, 8 min left, until \d\d:\d\d", second)

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +22,7 @@ from diptych.api.model import Model
 from diptych.core import FeatureContract
 from diptych.inference.predictor import Predictor
 from diptych.runtime.errors import GalleryError
+from diptych.runtime.progress import advancing
 from diptych.tasks import tasks_by_verb
 from diptych.tasks.answers import UNKNOWN
 from diptych_serve.service.pictures import PictureGallery
@@ -171,11 +173,13 @@ def test_what_a_service_offers_is_what_its_models_have_learnt(tmp_path, model):
     local.service.worker.stop()
 
 
-def test_a_gallery_is_looked_at_before_anybody_asks(model, gallery, tmp_path, monkeypatch):
+def test_a_gallery_is_looked_at_before_anybody_asks(model, gallery, tmp_path, monkeypatch, capsys):
     from diptych.runtime.errors import DataError
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    Service({"toy": model}, PictureGallery(gallery)).warm()
+    monkeypatch.setattr("diptych.runtime.progress.SPARSE_SECONDS", 0.0)
+    Service({"toy": model}, PictureGallery(gallery)).warm(advancing)
+    assert re.search(r"^extracting \d+/\d+ pictures, .* left, until ", capsys.readouterr().err)
     seen: list[int] = []
     detect = type(model.detector).detect
     monkeypatch.setattr(

@@ -65,10 +65,9 @@ class Backbone(nn.Module):
 
     def forward(self, squares: UInt8[Tensor, "B 3 side side"]) -> Float[Tensor, "B F h w"]:
         """Return the last feature map of each image. Pixel values are 0 to 255."""
-        from torchvision.transforms.functional import normalize  # imported here, because it takes 6 seconds
-
-        pixels = normalize(squares.float() / 255, list(self.opened.mean), list(self.opened.deviation))
-        return cast(Tensor, self.trunk(pixels))
+        pixels = squares.float() / 255
+        mean, deviation = (pixels.new_tensor(of)[:, None, None] for of in (self.opened.mean, self.opened.deviation))
+        return cast(Tensor, self.trunk((pixels - mean) / deviation))
 
     @cached_property
     @torch.no_grad()

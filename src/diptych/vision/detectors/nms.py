@@ -1,13 +1,14 @@
-"""torchvision's non-maximum suppression (NMS), without `import torchvision`, which takes seconds.
+"""torchvision's operators, such as non-maximum suppression (NMS), without `import torchvision`, which takes seconds.
 
-The import is slow because torchvision loads its models, its transforms and torch's compiler. The NMS kernels are in a
-shared library in torchvision's folder. Only this library is loaded.
+The import is slow because torchvision loads its models, its transforms and torch's compiler. The operators are in
+a shared library in torchvision's folder. Only this library is loaded.
 """
 
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -21,8 +22,7 @@ def nms(boxes: Float[Tensor, "N 4"], scores: Float[Tensor, "N"], overlap: float)
 
     `overlap`: the IoU above which a box is dropped.
     """
-    _load_kernels()
-    return cast(Tensor, torch.ops.torchvision.nms(boxes, scores, overlap))
+    return cast(Tensor, kernels().nms(boxes, scores, overlap))
 
 
 def batched_nms(
@@ -42,10 +42,13 @@ def batched_nms(
 
 
 @cache
-def _load_kernels() -> None:
+def kernels() -> Any:
+    """Return torchvision's operators `nms`, `roi_align` and so on, which take all arguments by position."""
     package = find_spec("torchvision")
     for folder in (package and package.submodule_search_locations) or ():
         for library in Path(folder).glob("_C*.so"):
-            torch.ops.load_library(library)  # type: ignore[no-untyped-call]
+            with suppress(OSError):  # of another version of torch, say; then the package is imported, and explains
+                torch.ops.load_library(library)  # type: ignore[no-untyped-call]
     if not hasattr(torch.ops.torchvision, "nms"):  # no _C*.so has the kernels
         import torchvision.ops  # noqa: F401
+    return torch.ops.torchvision

@@ -18,9 +18,9 @@ from typing import Literal, cast
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torchvision.ops import roi_pool
 
 from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.nms import kernels
 from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON2, BoxConvention, by_anchor, shifted
 from diptych.vision.detectors.official.choice import BestOfAll, ByClass
 from diptych.vision.detectors.official.prepare import Prepared, by_factor, by_size
@@ -131,7 +131,7 @@ class Butd(nn.Module):
 
     def pooled(self, maps: Float[Tensor, "B c h w"], rois: Float[Tensor, "N 5"]) -> Float[Tensor, "N c k k"]:
         """Pool the map inside each box. A row of `rois` is the image's index in the batch and x1 y1 x2 y2 in pixels."""
-        cells = roi_pool(maps.float(), rois, CELLS, 1 / STRIDE)
+        cells = kernels().roi_pool(maps.float(), rois, 1 / STRIDE, CELLS, CELLS)[0]
         return cast(Tensor, cells.contiguous(memory_format=torch.channels_last))
 
     def describe(self, maps: Float[Tensor, "B c h w"], boxes: list[Float[Tensor, "_ 4"]]) -> Float[Tensor, "N F"]:

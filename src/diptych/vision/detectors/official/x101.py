@@ -17,9 +17,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
-from torchvision.ops import roi_align
 
 from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.nms import kernels
 from diptych.vision.detectors.official.boxes import DETECTRON, by_anchor, shifted
 from diptych.vision.detectors.official.choice import ByClass
 from diptych.vision.detectors.official.prepare import Prepared, by_factor
@@ -129,12 +129,13 @@ class X101(nn.Module):
         self, maps: Sequence[Tensor], rois: Float[Tensor, "N 5"], levels: Int[Tensor, "N"], samples: int
     ) -> Float[Tensor, "N c k k"]:
         """Pool each box from the map of its level. A row of `rois` is the image's index and x1 y1 x2 y2 in pixels."""
-        pooled = rois.new_zeros(len(rois), maps[0].shape[1], self.shape.cells, self.shape.cells)
+        cells = self.shape.cells
+        pooled = rois.new_zeros(len(rois), maps[0].shape[1], cells, cells)
         for level in range(FIRST, LAST_POOLED + 1):
             rows = (levels == level).nonzero()[:, 0]
             some = maps[level - FIRST].float()
-            # aligned=False: in Detectron, integer coordinates are the centres of pixels.
-            pooled[rows] = roi_align(some, rois[rows], self.shape.cells, 2.0**-level, samples, aligned=False)
+            # Not aligned (False): in Detectron, integer coordinates are the centres of pixels.
+            pooled[rows] = kernels().roi_align(some, rois[rows], 2.0**-level, cells, cells, samples, False)
         return pooled
 
     def heads(self, pooled: Float[Tensor, "N c k k"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 from torch import Tensor
 from torch.nn.functional import interpolate
-from torchvision.ops import box_convert
 
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, RecipeError
@@ -25,7 +24,7 @@ from diptych.vision.backbones.onnx_graph import Axis, Feed, Graph
 from diptych.vision.backbones.opened import refuse_unknown, three
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.letterbox import GREY
-from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
+from diptych.vision.detectors.proposers.proposer import Candidates, Proposer, corners_of_centred
 
 LIBRARY = "onnx"
 SIDE = 640  # input side in pixels, if the network accepts any size
@@ -157,7 +156,9 @@ class OnnxProposer(Proposer):
             return boxes[:, [1, 0, 3, 2]]
         if form == "yolox":
             boxes, form = _in_pixels(boxes, _cells(*wanted.size)), "cxcywh"
-        return cast(Tensor, box_convert(boxes, form, "xyxy"))
+        if form == "cxcywh":
+            return corners_of_centred(boxes)
+        return boxes if form == "xyxy" else torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
 
     def _run(self, picture: Picture) -> tuple[dict[str, Tensor], Float[Tensor, "2"]]:
         """Run the network on an image.

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -21,6 +22,12 @@ class Candidates:
     features: Float[Tensor, "N F"] | None = None  # a feature per box, if the network computes them
     maps: Sequence[Float[Tensor, "_ _ _"]] = ()  # or feature maps of the padded square image
     share: Float[Tensor, "2"] | None = None  # part of the square's width and height that the image covers
+
+
+def corners_of_centred(boxes: Float[Tensor, "N 4"]) -> Float[Tensor, "N 4"]:
+    """Convert boxes from centre, width and height to corners x1 y1 x2 y2."""
+    centres, halves = boxes[:, :2], 0.5 * boxes[:, 2:]
+    return torch.cat([centres - halves, centres + halves], 1)
 
 
 class Proposer(nn.Module):

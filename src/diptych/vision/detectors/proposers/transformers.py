@@ -9,14 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torchvision.ops import box_convert
 
 from diptych.runtime.downloads import downloading
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.extras import requires_extra
 from diptych.vision.backbones.transformers import load_whole, remedy_of, source_of
 from diptych.vision.detectors.detector import Picture, groups_of_one_size
-from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
+from diptych.vision.detectors.proposers.proposer import Candidates, Proposer, corners_of_centred
 
 LIBRARY = "transformers"
 AT_ONCE = 8  # maximum number of images (of equal size) per forward pass
@@ -94,4 +93,4 @@ class TransformersProposer(Proposer):
                 f"{self.name} names {count} classes but has {outputs} outputs; download its files again"
             )
         labels = logits.softmax(-1)[:, :count] if logits.shape[-1] == count + 1 else logits.sigmoid()
-        return Candidates(box_convert(centred, "cxcywh", "xyxy").clamp(0, 1), labels.amax(1), labels)
+        return Candidates(corners_of_centred(centred).clamp(0, 1), labels.amax(1), labels)
