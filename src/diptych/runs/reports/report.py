@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diptych.tasks.scores import Scores
+from diptych.tasks.scores import ItemScore, Scores
 
 Fractions = tuple[float, float, float, float]  # (x1, y1, x2, y2) of a box, from 0 to 1
 
@@ -57,19 +57,6 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Answered:
-    question: str
-    kind: str
-    given: str
-    wanted: str  # the most frequent answer of the annotators
-    accuracy: float  # VQA accuracy, 0 to 1
-
-    @property
-    def right(self) -> bool:
-        return self.accuracy >= 0.5
-
-
-@dataclass(frozen=True)
 class Word:
     """A word of a caption. `absent` is True if it names an object that is not in the image."""
 
@@ -88,7 +75,9 @@ class ShownPicture:
     caption: tuple[Word, ...] = ()
     cider: float | None = None  # CIDEr of the caption, times 100
     references: tuple[str, ...] = ()
-    answers: tuple[Answered, ...] = ()
+    answers: tuple[ItemScore, ...] = ()  # all items but the caption
+    hits: Mapping[str, Path | None] = field(default_factory=dict)  # {key: path} of the retrieved images
+    worth: float = 0.0  # mean score of the items, by which images are sorted
 
     @property
     def written(self) -> str:
