@@ -105,7 +105,7 @@ def score_referring(
 
 def _row(picture: str, one: Expression, box: Box | None) -> ItemScore:
     overlap = 0.0 if box is None else iou(box, one.box)
-    given = "no region" if box is None else f"a box that overlaps the true box by IoU {overlap:.2f}"
+    given = "no region" if box is None else f"IoU {overlap:.2f} with the true box"
     boxes = (*([("found", box)] if box is not None else []), ("true", one.box))
     return ItemScore(one.key, picture, one.text, given, "0.50 or more", float(overlap >= FOUND), boxes=boxes)
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from diptych.runs.reports.gallery import evenly, shown
-from diptych.runs.reports.page import charts_of, comparison_of, lead_of
+from diptych.runs.reports.gallery import extremes, shown
+from diptych.runs.reports.page import CHOSEN, report_of
 from diptych.runs.reports.report import Headline, Report, TimedStage
 from diptych.tasks import TASKS
 from diptych.tasks.scores import Score, Scores
@@ -14,7 +14,7 @@ from diptych_world.demo.gallery import words
 from diptych_world.demo.measure import MeasuredScores
 
 TITLE = "Diptych: a drawn world, learnt"
-PICTURES = 12  # the gallery shows this many images
+PICTURES = 18  # the gallery shows this many images
 
 
 def demo_report(
@@ -36,28 +36,17 @@ def demo_report(
     """
     last = {task: list(arms.items())[-1] for task, arms in measured.scores.items()}
     rows = [row for _, scores in last.values() for row in scores.rows]
-    everything = shown(measured.records, class_names, rows, words)
-    scored = [replace(one, answers=()) for one in everything if one.cider is not None]
-    by_key = {one.key: one for one in everything}
-    drawn = evenly([by_key[record.key] for record in measured.records], PICTURES)
+    pictures = shown(measured.records, class_names, extremes(rows, PICTURES), words)
     speaker = " and ".join(dict.fromkeys(f"the arm “{arm}”" for arm, _ in last.values()))
     learns = " and to ".join(TASKS[task].learns for task in measured.scores)
     opening = f"A detector trained on drawn scenes, and a model that learns to {learns}."
-    return Report(
-        title=title,
-        lead=lead_of(opening, measured.scores),
+    made = report_of(title, opening, measured.scores, pictures, runs, configuration, notes, measured.gains)
+    return replace(
+        made,
         headlines=tuple(_headline(task, measured.scores[task], gain) for task, gain in measured.gains.items()),
-        configuration={name: str(value) for name, value in configuration.items()},
-        comparisons=tuple(
-            comparison_of(task, arms, notes.get(task, {}), measured.gains.get(task))
-            for task, arms in measured.scores.items()
-        ),
-        charts=tuple(charts_of(runs)),
-        gallery=tuple(sorted(drawn, key=lambda one: (one.worth, one.key))),
-        gallery_text=f"Test images at equal intervals, not hand-picked. Boxes and class names are the "
-        f"detector's, texts are from {speaker}. A wavy underline marks an object that is not in the image.",
+        gallery_text=f"{len(pictures)} test images. {CHOSEN} Boxes and class names are the detector's, texts are from "
+        f"{speaker}. A wavy underline marks an object that is not in the image.",
         findings=find(measured.records, class_names, rows),
-        worst=tuple(sorted(scored, key=lambda one: (one.cider or 0.0, one.key))[:6]),
         stages=tuple(TimedStage(name, time, memory_mib.get(name)) for name, time in seconds.items()),
     )
 

@@ -37,6 +37,25 @@ def test_a_finished_run_has_a_report_on_its_validation_images(run: Run) -> None:
     assert not re.search(r'(?:src|href)="(?!data:image/jpeg;base64,|#)', page)
 
 
+@pytest.mark.parametrize(
+    ("task", "system", "shown"),
+    [
+        ("vqa", "unified-vlp", "answers are wrong"), ("nlvr", "vl-bert", "answers are wrong"),
+        ("vcr", "vl-bert", "answers are wrong"), ("referring", "vl-bert", "1 true"),
+        ("retrieval", "unified-vlp", 'class="hits"'), ("retrieval", "tden", 'class="hits"'),
+    ],
+)  # fmt: skip
+def test_every_task_has_a_report(task: str, system: str, shown: str, run: Run, tmp_path: Path) -> None:
+    sizes = {name: value for name, value in TINY.items() if system != "tden" or name != "model.layers"}
+    sizes["model.positions"] = 64
+    made = finetune(task, run.folder / "store", recipe=f"{system}/small/{task}", out=tmp_path / "run", steps=1,
+                    batch_size=4, settings=sizes)  # fmt: skip
+    page = (made.folder / "report.html").read_text()
+    assert page.count("<article") >= 3, "one image has no question for vcr"
+    assert shown in page
+    assert " val images" in page
+
+
 def test_a_run_that_is_not_validated_has_none(world: Path, detector: str, tmp_path: Path) -> None:
     recipe = "unified-vlp/small/caption"
     alone = [one for one in Dataset.read(world).records if one.split == "train"]

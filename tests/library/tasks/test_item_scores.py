@@ -61,7 +61,7 @@ def test_a_found_box_and_the_true_box_are_kept() -> None:
     record = Record("p", expressions=(Expression("e", "the dog", LEFT), Expression("f", "the cat", RIGHT)))
     right, none = rows("referring", {"e": LEFT, "f": None}, record)
     assert right.boxes == (("found", LEFT), ("true", LEFT))
-    assert (right.given, right.right) == ("a box that overlaps the true box by IoU 1.00", True)
+    assert (right.given, right.right) == ("IoU 1.00 with the true box", True)
     assert (none.given, none.boxes, none.right) == ("no region", (("true", RIGHT),), False)
 
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from diptych.core import Record
 from diptych.runs.reports.charts import chart, draw
-from diptych.runs.reports.gallery import shown
+from diptych.runs.reports.gallery import extremes, shown
 from diptych.runs.reports.labels import lay_out
 from diptych.runs.reports.page import gain_of
 from diptych.runs.reports.report import Box, Chart, Curve
@@ -42,7 +42,7 @@ def test_synonyms_and_plurals_name_kinds(records: list[Record]) -> None:
 
 
 def test_the_caption_of_the_page_is_the_caption(records: list[Record], rows: list[ItemScore]) -> None:
-    everything = {one.key: one for one in shown(records, NAMES, rows, words)}
+    everything = {one.key: one for one in shown(records, NAMES, extremes(rows, 9), words)}
     assert [everything[row.picture].written for row in rows[:2]] == [row.given for row in rows[:2]]
     assert [word.text for word in everything[records[1].key].caption if word.absent] == ["cats"]
     assert [everything[row.picture].cider for row in rows[:2]] == [100 * row.value for row in rows[:2]]

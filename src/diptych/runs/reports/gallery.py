@@ -4,67 +4,46 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TypeVar
 
 from diptych.core import Record
 from diptych.runs.reports.report import Box, ShownPicture, Word
 from diptych.tasks.scores import ItemScore
 
-Item = TypeVar("Item")
 HITS = 5  # number of retrieved images that a report shows for a query
 BOXES = 16  # a report draws at most this many detected regions on an image
 Mark = Callable[[str, Record], tuple[Word, ...]]  # splits a caption into words, some of which are marked
 
 
-def plain(caption: str, _: Record) -> tuple[Word, ...]:
-    """Return a caption as a single piece, without marks."""
-    return (Word(caption),)
-
-
-def shown(
-    records: Iterable[Record], class_names: Sequence[str], rows: Iterable[ItemScore], mark: Mark = plain,
-    images: Mapping[str, Path | None] | None = None,
-) -> list[ShownPicture]:  # fmt: skip
-    """Return a `ShownPicture` for each record, with its items among `rows`. The lowest scores are first.
-
-    `images`: {key: path} of all images that may be retrieved.
-    """
-    by_picture = rows_of(rows)
-    pictures = (_shown(record, class_names, by_picture.get(record.key, []), mark, images or {}) for record in records)
-    return sorted(pictures, key=lambda one: (one.worth, one.key))
-
-
-def rows_of(rows: Iterable[ItemScore]) -> dict[str, list[ItemScore]]:
-    """Return {key of the image: its items}."""
-    by_picture: dict[str, list[ItemScore]] = defaultdict(list)
-    for row in rows:
-        by_picture[row.picture].append(row)
-    return by_picture
-
-
-def worth_of(rows: Sequence[ItemScore]) -> float:
-    """Return the mean score of an image's items."""
-    return fmean(row.value for row in rows) if rows else 0.0
-
-
-def extremes(rows: Iterable[ItemScore], most: int) -> list[str]:
-    """Return the keys of at most `most` images.
+def extremes(rows: Iterable[ItemScore], most: int) -> dict[str, list[ItemScore]]:
+    """Return {key of the image: its items} of at most `most` images, the lowest mean scores first.
 
     A third have the lowest scores, a third the highest scores, and the others are evenly spaced between them.
     """
-    by_picture = rows_of(rows)
-    keys = sorted(by_picture, key=lambda key: (worth_of(by_picture[key]), key))
-    if len(keys) <= most:
-        return keys
-    third = most // 3
-    return [*keys[:third], *evenly(keys[third:-third], most - 2 * third), *keys[-third:]]
+    found: dict[str, list[ItemScore]] = defaultdict(list)
+    for row in rows:
+        found[row.picture].append(row)
+    keys, third = sorted(found, key=lambda key: (worth_of(found[key]), key)), most // 3
+    if len(keys) > most:
+        middle, count = keys[third:-third], most - 2 * third
+        keys = [*keys[:third], *(middle[at * len(middle) // count] for at in range(count)), *keys[-third:]]
+    return {key: found[key] for key in keys}
 
 
-def evenly(items: Sequence[Item], count: int) -> list[Item]:
-    """Return at most `count` items, evenly spaced over the sequence."""
-    if len(items) <= count:
-        return list(items)
-    return [items[place * len(items) // count] for place in range(count)]
+def worth_of(rows: Iterable[ItemScore]) -> float:
+    """Return the mean score of items."""
+    return fmean(row.value for row in rows)
+
+
+def shown(
+    records: Iterable[Record], class_names: Sequence[str], chosen: Mapping[str, Sequence[ItemScore]],
+    mark: Mark | None = None, images: Mapping[str, Path | None] | None = None,
+) -> list[ShownPicture]:  # fmt: skip
+    """Return a `ShownPicture` for each image that `extremes` has chosen, in its order.
+
+    `images`: {key: path} of all images that may be retrieved.
+    """
+    about = {record.key: record for record in records if record.key in chosen}
+    return [_shown(about[key], class_names, rows, mark, images or {}) for key, rows in chosen.items()]
 
 
 def boxes(record: Record, class_names: Sequence[str]) -> tuple[Box, ...]:
@@ -81,7 +60,7 @@ def boxes(record: Record, class_names: Sequence[str]) -> tuple[Box, ...]:
 
 
 def _shown(
-    record: Record, class_names: Sequence[str], rows: Sequence[ItemScore], mark: Mark,
+    record: Record, class_names: Sequence[str], rows: Sequence[ItemScore], mark: Mark | None,
     images: Mapping[str, Path | None],
 ) -> ShownPicture:  # fmt: skip
     written = next((row for row in rows if not row.query), None)
@@ -96,7 +75,7 @@ def _shown(
         picture=record.image,
         size=record.size or (record.regions.size if record.regions is not None else (1, 1)),
         boxes=tuple(own) or boxes(record, class_names)[:BOXES],
-        caption=() if written is None else mark(written.given, record),
+        caption=() if written is None else mark(written.given, record) if mark else (Word(written.given),),
         cider=None if written is None else 100 * written.value,
         references=record.captions,
         answers=answers,

@@ -126,8 +126,10 @@ def _bars(comparison: Comparison, name: str) -> Bars:
 
 
 @lru_cache(maxsize=256)
-def picture_uri(path: Path, largest: int = LARGEST) -> str:
+def picture_uri(path: Path | None, largest: int = LARGEST) -> str:
     """Return an image as a data URI, scaled down to `largest` pixels per side. Return "" if it cannot be opened."""
+    if path is None:
+        return ""
     try:
         pixels = open_picture(path)
     except DataError:
@@ -146,10 +148,6 @@ def _hues(report: Report) -> dict[str, int]:
     return {name: number % COLOURS for number, name in enumerate(dict.fromkeys([*arms, *curves]))}
 
 
-def _shown_uri(path: Path | None, largest: int = LARGEST) -> str:
-    return "" if path is None else picture_uri(path, largest)
-
-
 def _colours(boxes: tuple[Box, ...]) -> dict[str, int]:
     """Return {class: number of its colour} for an image, in the order of the boxes."""
     return {name: number % COLOURS for number, name in enumerate(dict.fromkeys(box.name for box in boxes))}
@@ -163,7 +161,7 @@ def _duration(seconds: float) -> str:
 def _environment() -> Environment:
     made = environment()
     made.filters |= {
-        "figure": figure, "uri": _shown_uri, "colours": _colours, "duration": _duration,
+        "figure": figure, "uri": picture_uri, "colours": _colours, "duration": _duration,
         "labels": lambda shown: lay_out(shown.boxes, shown.size),
     }  # fmt: skip
     return made

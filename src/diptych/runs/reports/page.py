@@ -1,6 +1,7 @@
 """The report of an evaluation: scores, curves, and images with predictions. The demo builds its report of the same."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from diptych.data.store.store import Store
@@ -9,46 +10,53 @@ from diptych.runs.reports.charts import chart
 from diptych.runs.reports.findings import findings_of
 from diptych.runs.reports.gallery import extremes, shown
 from diptych.runs.reports.html import write_report
-from diptych.runs.reports.report import Arm, Chart, Comparison, Report
+from diptych.runs.reports.report import Arm, Chart, Comparison, Report, ShownPicture
 from diptych.runtime.errors import counted
 from diptych.tasks import TASKS, find_task
 from diptych.tasks.scores import Score, Scores
 
 MOST = 60  # a report shows at most this many images
+CHOSEN = "Of more images, a third have the lowest scores, a third the highest; the others are evenly spaced between."
+Arms = Mapping[str, Mapping[str, Scores]]  # {task: {arm: scores}}
 
 
 def write_evaluation(path: Path, model: ModelFolder, store: Store, split: str, scores: Scores, data: str) -> Path:
     """Write the report of a model's scores on a split of a store. `data`: the name of the data for its reader."""
-    task, spec, numbers = scores.task, find_task(scores.task), store.split(split)
-    worded = {number: store.words(number) for number in numbers}
-    chosen, arms = set(extremes(scores.rows, MOST)), {task: {model.name: scores}}
+    spec, arm = find_task(scores.task), model.folder.parent
+    worded = {number: store.words(number) for number in store.split(split)}
+    chosen, images = extremes(scores.rows, MOST), {one.key: one.image for one in worded.values()}
     most = model.architecture.config.max_regions
     records = (store.record(number).best_regions(most) for number, one in worded.items() if one.key in chosen)
-    images = {one.key: one.image for one in worded.values()}
-    of = {
-        "model": model.name,
-        "weights": model.weights_checksum,
-        "data": data,
-        "split": split,
-        "regions": store.contract.extractor,
-    }
-    report = Report(
-        title=f"{spec.title}: {data}, {split}",
-        lead=lead_of(f"{counted(scores.items, spec.scoring.noun)} of {counted(scores.pictures, 'images')}.", arms),
-        configuration={name: str(value) for name, value in of.items()},
-        comparisons=(comparison_of(task, arms[task], split=split),),
-        charts=tuple(charts_of({task: {model.name: model.folder.parent}})),
-        gallery=tuple(shown(records, store.contract.class_names, scores.rows, images=images)),
-        gallery_text=f"{len(chosen)} of {scores.pictures} images. Of more than {MOST}, a third have the lowest scores, "
-        "a third the highest, and the others are evenly spaced between. Boxes and class names are the "
-        "detector's; the most confident are drawn.",
-        findings=findings_of(scores.rows),
-    )
-    return write_report(path, report)
+    pictures = shown(records, store.contract.class_names, chosen, images=images)
+    opening = f"{counted(scores.items, spec.scoring.noun)} of {counted(scores.pictures, 'images')}."
+    of = {"model": model.name, "weights": model.weights_checksum, "data": data, "split": split}
+    made = report_of(
+        f"{spec.title}: {data}, {split}", opening, {spec.name: {model.name: scores}}, pictures,
+        {spec.name: {model.name: arm}}, of | {"regions": store.contract.extractor}, split=split,
+    )  # fmt: skip
+    text = f"{len(pictures)} of {scores.pictures} images. {CHOSEN} Boxes and class names are the detector's."
+    return write_report(path, replace(made, gallery_text=text, findings=findings_of(scores.rows)))
 
 
-def lead_of(opening: str, scores: Mapping[str, Mapping[str, Scores]]) -> str:
-    """Return `opening` and a sentence on the main score of each task. `scores`: task -> arm -> scores."""
+def report_of(
+    title: str, opening: str, scores: Arms, pictures: Sequence[ShownPicture], runs: Mapping[str, Mapping[str, Path]],
+    configuration: Mapping[str, object], notes: Mapping[str, Mapping[str, str]] | None = None,
+    gains: Mapping[str, Score] | None = None, split: str = "test",
+) -> Report:  # fmt: skip
+    """Return a report of the scores of one or more arms per task.
+
+    `opening`: the first sentence. `runs`: task (or another name) -> arm -> folder of the run. `notes`: task -> arm -> a
+    sentence on its training. `gains`: task -> score of the second arm minus that of the first.
+    """
+    return Report(
+        title, _lead(opening, scores), {name: str(value) for name, value in configuration.items()},
+        tuple(_comparison(task, arms, (notes or {}).get(task, {}), (gains or {}).get(task), split)
+              for task, arms in scores.items()),
+        tuple(_charts(runs)), tuple(pictures),
+    )  # fmt: skip
+
+
+def _lead(opening: str, scores: Arms) -> str:
     sentences = [opening]
     for task, arms in scores.items():
         spec = TASKS[task]
@@ -62,21 +70,16 @@ def lead_of(opening: str, scores: Mapping[str, Mapping[str, Scores]]) -> str:
     return " ".join(sentences)
 
 
-def comparison_of(
-    task: str,
-    arms: Mapping[str, Scores],
-    notes: Mapping[str, str] | None = None,
-    gain: Score | None = None,
-    split: str = "test",
+def _comparison(
+    task: str, arms: Mapping[str, Scores], notes: Mapping[str, str], gain: Score | None, split: str
 ) -> Comparison:
-    """Return the scores of a task's arms, with a note on each arm, and the gain of the second over the first."""
     there = {score.name for scores in arms.values() for score in scores.scores}
     spec = TASKS[task]
     drawn = tuple(name for name in spec.scoring.shown if name in there)
     of = next(iter(arms.values()))
     return Comparison(
         f"{spec.title} of {of.pictures} {split} images",
-        tuple(Arm(name, scores, (notes or {}).get(name, "")) for name, scores in arms.items()),
+        tuple(Arm(name, scores, notes.get(name, "")) for name, scores in arms.items()),
         drawn,
         "" if gain is None else gain_of(list(arms), gain),
     )
@@ -94,7 +97,7 @@ def gain_of(arms: Sequence[str], gain: Score) -> str:
     )
 
 
-def charts_of(runs: Mapping[str, Mapping[str, Path]]) -> list[Chart]:
+def _charts(runs: Mapping[str, Mapping[str, Path]]) -> list[Chart]:
     charts = []
     for task, folders in runs.items():
         spec = TASKS.get(task)  # None for the detector's run, which trains no task

@@ -44,6 +44,7 @@ class Chart:
     x: str = "step"
     y: str = ""
     from_zero: bool = False  # True: the y axis starts at 0, so that small differences look small
+    about: str = ""  # explanation, below the chart
     log: bool = False  # True: logarithmic y axis, if all values are above 0
 
 
@@ -127,6 +128,5 @@ class Report:
     gallery: tuple[ShownPicture, ...] = ()
     gallery_text: str = ""  # introduction of the gallery: which arm predicted, how images were chosen
     findings: tuple[ReportFinding, ...] = ()
-    worst: tuple[ShownPicture, ...] = ()  # images with the lowest CIDEr
     stages: tuple[TimedStage, ...] = ()
     headlines: tuple[Headline, ...] = ()  # the main results

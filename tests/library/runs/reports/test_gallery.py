@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from diptych.core import Record, Regions
-from diptych.runs.reports.gallery import boxes, evenly, extremes, shown
+from diptych.runs.reports.gallery import boxes, extremes, shown
 from diptych.tasks.scores import ItemScore
 
 NAMES = ("dog", "boat", "other")
@@ -28,18 +28,13 @@ def test_a_region_is_not_of_the_background() -> None:
     assert boxes(replace(RECORD, regions=None), NAMES) == ()
 
 
-def test_nobody_chose_the_pictures() -> None:
-    assert evenly(range(10), 5) == [0, 2, 4, 6, 8]
-    assert evenly([1, 2], 5) == [1, 2]
-
-
 def test_the_worst_and_the_best_are_among_the_chosen() -> None:
     rows = [ItemScore(f"{n}/{q}", str(n), "q", "a", "b", n / 100) for n in range(100) for q in "xy"]
-    chosen = extremes(rows, 9)
+    chosen = [*extremes(rows, 9)]
     assert len(set(chosen)) == 9
     assert chosen[:3] == ["0", "1", "2"]
-    assert chosen[-3:] == ["97", "98", "99"]
-    assert extremes(rows[:4], 9) == ["0", "1"]
+    assert chosen[3:] == ["3", "34", "65", "97", "98", "99"], "nobody chose those between"
+    assert extremes(rows[:4], 9) == {"0": rows[:2], "1": rows[2:4]}
 
 
 def test_the_lowest_score_is_first_and_items_keep_their_own_boxes() -> None:
@@ -50,7 +45,7 @@ def test_the_lowest_score_is_first_and_items_keep_their_own_boxes() -> None:
         ItemScore("b#0", "b", "a boat", "position 3", "position 1", 1 / 3, hits=("a", "c", "b")),
     ]
     other = replace(RECORD, key="b")
-    first, second = shown([RECORD, other], NAMES, rows, images={"a": Path("a.png"), "b": None, "z": None})
+    first, second = shown([RECORD, other], NAMES, extremes(rows, 9), images={"a": Path("a.png"), "b": None, "z": None})
     assert (first.key, second.key) == ("b", "a")
     assert first.hits == {"a": Path("a.png"), "c": None, "b": None}
     assert [box.name for box in first.boxes] == ["dog", "other"], "the detector's"
