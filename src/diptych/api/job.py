@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from diptych.api.dataset import Dataset, resumable
 from diptych.api.run import Run
 from diptych.core import Record
@@ -21,7 +23,10 @@ from diptych.data.store.record_json import record_to_json
 from diptych.data.store.several import SeveralStores, renamed
 from diptych.data.store.store import INDEX, Store, check_split, splits_in
 from diptych.inference.open import open_folder
+from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.inputs import files_of
+from diptych.runs.reports.html import FILE
+from diptych.runs.reports.page import MOST, write_evaluation
 from diptych.runs.run import learner_of
 from diptych.runs.run_folder import RunFolder, open_stages
 from diptych.runs.stages import ON_LOG, fit_stages, run_stages
@@ -38,6 +43,7 @@ from diptych.systems import find_recipe, find_stages
 from diptych.systems.recipe import Recipe
 from diptych.systems.stages import Stages
 from diptych.tasks import TaskSpec, find_learnt, find_task
+from diptych.tasks.spec import SAMPLED
 from diptych.training.trainer import OnLog
 
 AnyPath = str | os.PathLike[str]
@@ -97,8 +103,24 @@ class TrainingJob:
                 folders = [self._lasting(folder, store, self.options.epochs) for folder in folders]
             run_stages(folders, store, self.start, console, on_log)
             if os.environ.get("RANK", "0") == "0":
+                self._report(store, console)
                 write_atomically(self.out / FINISHED, json.dumps({"digest": self.digest}).encode())
         return Run(self.out)
+
+    def _report(self, store: Store, console: Console) -> None:
+        """Write a report on the first validation images to the run's folder, if the task has been validated."""
+        recipe, spec, page = self.folders[-1].recipe, find_task(self.folders[-1].recipe.task), self.out / FILE
+        split, most = recipe.data.validation, MOST // 3 if spec.scoring.gallery else MOST
+        if spec.pretrains or recipe.training.validate_every is None or split not in store.splits:
+            return
+        some, model = store.limited({split: most, recipe.data.split: SAMPLED}), open_folder(self.out)
+        try:
+            scores = score_model(model, some, split)[1]
+            write_evaluation(page, model, some, split, scores, ", ".join(str(path) for path, _ in self.data.values()))
+        except DataError as error:  # such as questions without answers
+            tell(console, f"no {FILE}: {error}")
+        else:
+            tell(console, f"report on {counted(some.split(split), 'images')} of {split}: {page}")
 
     def _check_stores(self) -> None:
         """Raise DataError if an image, features or the detector changed after the run extracted the regions."""

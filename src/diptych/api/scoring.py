@@ -20,6 +20,7 @@ from diptych.inference.open import open_folder
 from diptych.runs.evaluation.evaluate import check_scored, score_model
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import predict
+from diptych.runs.reports.page import write_evaluation
 from diptych.runtime.arguments import check_type, path_of
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.errors import DataError, RecipeError, counted
@@ -33,7 +34,7 @@ from diptych.tasks.scores import Score, Scores
 @torch_unchanged()
 def evaluate(
     model: Any, data: Data, *, split: str = "test", task: str | None = None, features: AnyPath | None = None,
-    without_images: bool = False, skip_bad: bool = False,
+    without_images: bool = False, skip_bad: bool = False, report: AnyPath | None = None,
 ) -> Scores:  # fmt: skip
     """Score a model on a split.
 
@@ -46,6 +47,7 @@ def evaluate(
         task: by default the task that the model was trained for.
         features: file or folder of precomputed region features, for a model that was trained on such features.
         skip_bad: allow data in which more than 10 entries, and more than 1% of all, are invalid.
+        report: HTML page to write: the scores, and at most 60 images with their predictions and scores.
         without_images: score the model with blank regions. The gain of the same model with images is also scored.
 
     Raises RecipeError, DataError and CheckpointError.
@@ -55,7 +57,10 @@ def evaluate(
     folder = open_folder(model)
     spec = check_scored(folder, task, without_images=without_images)[0]
     with scored_store(data, folder, Options(features=features, skip_bad=skip_bad), split, spec) as store:
-        return score_model(folder, store, split, task=task, console=make_console(), without_images=without_images)[1]
+        scores = score_model(folder, store, split, task=task, console=make_console(), without_images=without_images)[1]
+        if report is not None:
+            write_evaluation(path_of(report), folder, store, split, scores, str(store.folder))
+        return scores
 
 
 @python_errors

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from diptych.tasks.scores import Scores
 
 DIRECTIONS: dict[str, Any] = {"both": "both", "text-to-image": "pictures", "image-to-text": "captions"}
+REPORT = Option(None, help="HTML page to write: the scores, and images with their predictions and scores.")
 METRICS = Option(None, metavar="NAME", help="METEOR or SPICE as well (need Java); repeatable.")
 
 
@@ -58,8 +59,14 @@ class ScoredOptions:
         with scored_store(self.data, model, options, self.split, spec) as store:
             yield model, store
 
-    def report(self, model: ModelFolder, predicted: object, scores: Scores, as_json: bool) -> None:
-        """Write the predictions to the file `out`, and print the scores."""
+    def write(
+        self, model: ModelFolder, store: Store, predicted: object, scores: Scores, report: Path | None, as_json: bool
+    ) -> None:
+        """Write the predictions to the file `out` and the page to `report`, and print the scores."""
+        if report is not None:
+            from diptych.runs.reports.page import write_evaluation
+
+            write_evaluation(report, model, store, self.split, scores, str(self.data))
         if self.out is not None:
             write_atomically(
                 self.out, json.dumps(predicted, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
@@ -107,6 +114,7 @@ def evaluate(
     without_images: bool = Option(
         False, "--without-images", help="Score with blank regions, and the paired gain of the same model with images."
     ),
+    report: Annotated[Path | None, OutFile()] = REPORT,
     writing: WritingOptions,
     computing: ComputingOptions,
     as_json: AsJson = False,
@@ -124,7 +132,7 @@ def evaluate(
             model, store, scored.split, extra, task, decoding=writing.over(model), console=console(),
             without_images=without_images,
         )  # fmt: skip
-    scored.report(model, *done, as_json)
+        scored.write(model, store, *done, report, as_json)
 
 
 @grouped
@@ -153,6 +161,7 @@ def rank(
     *,
     scored: ScoredOptions,
     task: str = Option("retrieval", help="Task to score; a pre-trained model that matches pairs can search too."),
+    report: Annotated[Path | None, OutFile()] = REPORT,
     retrieval: RetrievalOptions,
     computing: ComputingOptions,
     as_json: AsJson = False,
@@ -176,7 +185,7 @@ def rank(
 
     with scored.opened(computing, check) as (model, store):
         done = score_model(model, store, scored.split, (), task, chosen, of.pairs, console=console())
-    scored.report(model, *done, as_json)
+        scored.write(model, store, *done, report, as_json)
 
 
 def compare(

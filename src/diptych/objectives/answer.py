@@ -16,7 +16,9 @@ from diptych.objectives.words import Scheme, hide_words
 
 @dataclass(frozen=True)
 class AnswerQuestion(PerSample):
-    """Cross-entropy with the soft targets `truth["answer_scores"]`, which are {answer: score from 0 to 1}.
+    """Answers: the model scores each answer of its list to a question.
+
+    Cross-entropy with the soft targets `truth["answer_scores"]`, which are {answer: score from 0 to 1}.
 
     binary   a sigmoid per answer; the losses of all answers are added. This equals "mean times 3129" in the code of
              Unified VLP and VL-BERT

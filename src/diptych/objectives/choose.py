@@ -17,7 +17,9 @@ from diptych.objectives.retrieval import group_sizes
 
 @dataclass(frozen=True)
 class ChooseText(PerSample):
-    """Score candidate texts with the head "choice". Each sample is split into one sample per text in
+    """Choice of a text: the model chooses the right one of several texts.
+
+    Score candidate texts with the head "choice". Each sample is split into one sample per text in
     `truth["candidates"]`.
 
     softmax  cross-entropy over the candidates of a question (VL-BERT, section 4.2.1; TDEN's code)

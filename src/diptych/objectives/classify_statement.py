@@ -14,7 +14,10 @@ from diptych.runtime.devices import to_device
 
 @dataclass(frozen=True)
 class ClassifyStatement(PerSample):
-    """Cross-entropy over classes. `truth["class"]` is the index of the right class."""
+    """Classes of texts: the model chooses the class of a text about the image, such as true or false.
+
+    Cross-entropy over classes. `truth["class"]` is the index of the right class.
+    """
 
     head: str = "nlvr"
     name: str = "classify_statement"

@@ -17,7 +17,9 @@ from diptych.objectives.per_sample import TargetWords
 
 @dataclass(frozen=True)
 class Denoise(TargetWords):
-    """Mask spans of the text, and let a decoder generate the whole sentence (XGPT, section 4.3, Eq. 4; appendix A.2).
+    """Corrupted captions: spans of a caption are hidden, and the decoder writes the whole caption.
+
+    Mask spans of the text, and let a decoder generate the whole sentence (XGPT, section 4.3, Eq. 4; appendix A.2).
 
     It is BART's text infilling (Lewis et al. 2019) with an image. About `share` of the words are masked. The length of
     a span has a Poisson distribution and is at least `at_least`. The last span is shorter if fewer words are left to

@@ -13,7 +13,9 @@ from diptych.objectives.words import Scheme, hide_words
 
 @dataclass(frozen=True)
 class GenerateFragment(TargetWords):
-    """Mask a fragment of consecutive words, about `share` of the text. The decoder generates it (XGPT's IMLM).
+    """Hidden fragments: the decoder writes the words that were hidden in a caption.
+
+    Mask a fragment of consecutive words, about `share` of the text. The decoder generates it (XGPT's IMLM).
 
     See XGPT, section 4.3, Eq. 3 and appendix A.2. As in MASS (Song et al. 2019, section 3.1), the decoder reads only
     the fragment, shifted by one word. It knows the rest of the text only through the encoder. `Sample.target_start` is

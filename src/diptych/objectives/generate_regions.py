@@ -15,7 +15,9 @@ from diptych.runtime.errors import DataError
 
 @dataclass(frozen=True)
 class GenerateRegions(PerSample):
-    """Predict the features of all regions from the text. The loss is the squared distance (XGPT, section 4.3, Eq. 5).
+    """Regions from text: the model predicts the features of all regions from the caption.
+
+    Predict the features of all regions from the text. The loss is the squared distance (XGPT, section 4.3, Eq. 5).
 
     The target has one learnt query per region, in the detector's order. The features to predict are the detector's,
     without gradient. If the targets were learnt projections, they could all collapse to the same vector.

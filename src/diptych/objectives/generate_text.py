@@ -14,7 +14,9 @@ from diptych.objectives.per_sample import TargetWords
 
 @dataclass(frozen=True)
 class GenerateText(TargetWords):
-    """Next-word prediction with a decoder.
+    """Next words, by a decoder: each word of a caption is predicted from the image and the words before it.
+
+    Next-word prediction with a decoder.
 
     The decoder reads [CLS] and the words. Its labels are the words and the final [SEP].
 

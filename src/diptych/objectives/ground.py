@@ -15,7 +15,9 @@ from diptych.runtime.devices import to_device
 
 @dataclass(frozen=True)
 class GroundExpression(PerSample):
-    """Binary cross-entropy over regions: a region is right if its IoU with `truth["box"]` is above `overlap`.
+    """Regions of expressions: the model finds the region that an expression describes.
+
+    Binary cross-entropy over regions: a region is right if its IoU with `truth["box"]` is above `overlap`.
 
     See VL-BERT, section 4.2.3. An image without a right region has no targets.
     """

@@ -16,7 +16,9 @@ from diptych.objectives.words import with_least
 
 @dataclass(frozen=True)
 class MaskedRegionFeature(PerSample):
-    """Predict the features of masked regions with the head "region_feature". The loss is the squared distance.
+    """Features of hidden regions: the model predicts the features of regions that were hidden.
+
+    Predict the features of masked regions with the head "region_feature". The loss is the squared distance.
 
     See ImageBERT, section 4.3, Task 3. If another objective, such as MOC, has already chosen regions, the same regions
     are predicted. Otherwise this objective chooses regions by the same rule.

@@ -16,7 +16,9 @@ from diptych.objectives.words import Scheme, hide_words, mean_by_sample, whole_w
 
 @dataclass(frozen=True)
 class MaskedLanguage(PerSample):
-    """Masked language modelling. By default, each sample randomly gets one of Unified VLP's two attention tables.
+    """Masked words: the model predicts words that were hidden in a text.
+
+    Masked language modelling. By default, each sample randomly gets one of Unified VLP's two attention tables.
 
     The number of masked tokens is min(most, max(at_least, round(rate * words))); [SEP] does not count as a word. The
     final [SEP] may be masked too, so that the model learns where captions end.

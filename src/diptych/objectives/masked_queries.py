@@ -15,7 +15,9 @@ from diptych.objectives.per_sample import TargetWords
 
 @dataclass(frozen=True)
 class MaskedQueries(TargetWords):
-    """Predict all words at once with one [MASK] query per word. Query t attends to the regions and the words before t.
+    """Next words: each word of a caption is predicted from the image and the words before it.
+
+    Predict all words at once with one [MASK] query per word. Query t attends to the regions and the words before t.
 
     This is the input of decoding at step t. Unified VLP's seq2seq objective predicts only 15% of the words, and some of
     the words before them are masked. Here one pass gives the log-probability of every word. The cost is one additional

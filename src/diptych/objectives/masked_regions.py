@@ -18,7 +18,9 @@ from diptych.runtime.devices import to_device
 
 @dataclass(frozen=True)
 class MaskedRegionClass(PerSample):
-    """Predict the detector's class of chosen regions. Each region is chosen with probability `rate`.
+    """Classes of hidden regions: the model predicts the detector's class of regions that were hidden.
+
+    Predict the detector's class of chosen regions. Each region is chosen with probability `rate`.
 
     The share `hidden` of the chosen regions is masked. With `overlap`, instead, all regions are masked whose IoU with a
     chosen region is above `overlap` (TDEN's code: 0.4). They include the chosen regions. So neither a chosen region nor

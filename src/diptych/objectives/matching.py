@@ -20,7 +20,9 @@ _KINDS: tuple[Negative, ...] = ("captions", "pictures")
 
 @dataclass(frozen=True)
 class ImageTextMatching(PerSample):
-    """Classify pairs as matched or mismatched with the head "match" (ImageBERT, section 4.3, Task 4).
+    """Matching pairs: the model decides whether an image and a text belong together.
+
+    Classify pairs as matched or mismatched with the head "match" (ImageBERT, section 4.3, Task 4).
 
     The loss is binary cross-entropy.
 

@@ -16,7 +16,9 @@ from diptych.objectives.per_sample import PerSample
 
 @dataclass(frozen=True)
 class RegionContrast(PerSample):
-    """Contrastive loss over the masked regions of an image: each region's query must match the region's own embedding.
+    """Contrast of hidden regions: the model finds a hidden region among the hidden regions of its image.
+
+    Contrastive loss over the masked regions of an image: each region's query must match the region's own embedding.
 
     See Unified VLP's modeling.py:1111. The query of a region is the embedding of its place plus the pooled [CLS]. The
     setting `hidden_regions=official` is required: a masked region's input then has neither feature nor place. The loss

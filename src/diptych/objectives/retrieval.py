@@ -19,7 +19,9 @@ Form = Literal["binary", "choice", "triplet"]
 
 @dataclass(frozen=True)
 class MatchGroups(PerSample):
-    """Score groups of `pairs` pairs with the head "match".
+    """Ranked pairs: an image with its text must score higher than mismatched pairs.
+
+    Score groups of `pairs` pairs with the head "match".
 
     The first pair of a group is matched, the others are mismatched.
 

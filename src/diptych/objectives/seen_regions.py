@@ -14,7 +14,9 @@ from diptych.objectives.per_sample import PerSample
 
 @dataclass(frozen=True)
 class SeenRegionClass(PerSample):
-    """Classify each unmasked region with a linear layer on its feature, as in Fast R-CNN.
+    """Classes of visible regions: the network that reads pixels predicts the detector's classes.
+
+    Classify each unmasked region with a linear layer on its feature, as in Fast R-CNN.
 
     The loss is a mean over regions.
 

@@ -37,7 +37,9 @@ class Reward(Protocol):
 
 @dataclass(frozen=True)
 class SelfCritical:
-    """A policy gradient update on K sampled captions per image.
+    """Rewarded captions: captions with a higher score than the baseline become more probable.
+
+    A policy gradient update on K sampled captions per image.
 
     rival    generates the caption whose reward is the baseline, by greedy or beam search. None: the baseline is the
              mean reward of the image's other sampled captions (Luo 2020, arXiv 2003.09971)

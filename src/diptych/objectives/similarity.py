@@ -20,7 +20,9 @@ MARGINS: dict[Form, float] = {"paper": 0.2, "official": 0.2, "older": 0.5}
 
 @dataclass(frozen=True)
 class Similarity(PerSample):
-    """Triplet loss in both directions: the matched pair must score higher than each mismatched pair, by a margin.
+    """Similarity of pairs: the vectors of an image and its text must be closer than those of other pairs.
+
+    Triplet loss in both directions: the matched pair must score higher than each mismatched pair, by a margin.
 
     paper     mean over all mismatched pairs of a text, and of an image ("Multibatch", Tadmor et al. 2016).
 

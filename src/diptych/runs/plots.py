@@ -4,10 +4,11 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from diptych.runs.reports.charts import Point, draw, read_log
+from diptych.runs.reports.charts import LOSS, Point, draw, explained_losses, read_log
 from diptych.runs.reports.environment import environment
 from diptych.runs.reports.html import COLOURS, page
 from diptych.runs.reports.report import Chart, Curve, Report
@@ -19,6 +20,7 @@ from diptych.training.log import METRICS
 
 MOST_POINTS = 1000  # a curve has at most this many points, so that a page with 20 runs stays small
 ENDINGS = (".html", ".svg", ".csv")
+SUM = " + "  # between the names of summed losses
 
 
 def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
@@ -42,20 +44,37 @@ def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
 def charts(runs: Mapping[str, Path], smooth: int, log: bool = False) -> list[Chart]:
     """Make the charts of losses, validation scores, learning rates and speed. Each has one curve per run.
 
-    Losses are averaged over `smooth` logged steps. `log`: losses have a logarithmic axis.
+    A chart of losses has losses of one kind, or sums of the same kinds. Losses are averaged over `smooth` logged steps.
+    `log`: losses have a logarithmic axis.
     """
     logged = {name: read_log(run) for name, run in runs.items()}
     if empty := [name for name, one in logged.items() if not one.losses]:
         raise DataError(f"{', '.join(empty)}: {METRICS} has no logged step; wait for the first (training.log_every)")
-    of_losses = {name: one.losses for name, one in logged.items()}
-    means = f", mean of {smooth} logged steps" if smooth > 1 else ""
-    made = [_chart(what, of_losses, what + means, smooth, log=log) for what in _names(of_losses)]
-    if len(made) == 2:
-        made = made[:1]  # with a single objective, its loss equals the total, so one chart is enough
+    of_losses = {name: _by_kind(one.losses) for name, one in logged.items()}
+    means = f"loss, mean of {smooth} logged steps" if smooth > 1 else "loss"
+    plain = {what: texts for run in runs.values() for what, texts in explained_losses(run).items()}
+    made = [_named(_chart(what, of_losses, means, smooth, log=log), plain) for what in _names(of_losses)]
     of_scores = {name: {what: _rounded(one.scores[what]) for what in one.scores} for name, one in logged.items()}
     made += [_chart(what, of_scores, f"{what} of the validation", 1, from_zero=True) for what in _names(of_scores)]
     of_course = {name: one.course for name, one in logged.items()}
     return made + [_chart(what, of_course, what, 1, from_zero=True) for what in _names(of_course)]
+
+
+def _by_kind(losses: Mapping[str, list[Point]]) -> dict[str, list[Point]]:
+    """Return the losses, with the sum named after its parts. The sum of a single loss is left out."""
+    parts = [name for name in losses if name != LOSS]
+    kept = losses if len(parts) > 1 else parts or losses
+    return {SUM.join(parts) if name == LOSS and parts else name: losses[name] for name in kept}
+
+
+def _named(chart: Chart, plain: Mapping[str, tuple[str, str]]) -> Chart:
+    """Return a chart of losses with plain names, from `explained_losses`."""
+    split = [name.partition("/") for name in chart.title.split(SUM)]
+    texts = [plain.get(name, (name, "")) for name, _, _ in split]
+    names = [f"{name}, pass {turn}" if turn else name for (name, _), (_, _, turn) in zip(texts, split, strict=True)]
+    if len(names) > 1:
+        return replace(chart, title=f"sum of {len(names)} losses", about=f"weighted: {', '.join(names)}")
+    return replace(chart, title=names[0], about=texts[0][1])
 
 
 def _rounded(points: Iterable[Point]) -> list[Point]:

@@ -377,4 +377,6 @@ def vqa_baselines(records: Sequence[Record], training: Sequence[Question] = ()) 
         ]
     if ceiling:
         notes.append("ceiling: one person's answer scored against those of the other annotators")
+    else:
+        notes.append("no ceiling: it needs two or more answers to each question")
     return Baselines(blind, ceiling, tuple(notes), predicted)

@@ -31,7 +31,7 @@ from diptych.tasks import interface
 from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
 from diptych.tasks.influence import weigh_words
 from diptych.tasks.run import encode
-from diptych.tasks.scores import Baselines, Score, Scores, score_of
+from diptych.tasks.scores import Baselines, ItemScore, Score, Scores, score_of
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import LIKELIHOOD, Small, TaskScoring, TaskSpec, TaskTraining
 
@@ -103,6 +103,8 @@ def caption_baselines(references: Mapping[str, Sequence[str]], training: Sequenc
             "ceiling: mean score of each reference caption against the other captions of its image, which are one "
             "reference fewer than a model has; document frequencies as for the model"
         )
+    else:
+        notes.append("no ceiling: it needs two or more reference captions for an image")
     return Baselines(blind, ceiling, tuple(notes))
 
 
@@ -122,7 +124,11 @@ def score_captions(
         notes.append("CIDEr of a single image is always 0: the inverse document frequency of each word is 0")
     if any(UNSPACED.search(caption) for captions in references.values() for caption in captions):
         notes.append("words of scripts without spaces (Chinese, Japanese, Thai) are single characters")
-    return Scores("caption", tuple(scores), len(references), len(references), coverage, (*notes, *baselines.notes))
+    rows = zip(items.keys, items.cider.tolist(), strict=True)
+    return Scores(
+        "caption", tuple(scores), len(references), len(references), coverage, (*notes, *baselines.notes),
+        rows=tuple(ItemScore(key, key, "", predictions[key], "", cider) for key, cider in rows),
+    )  # fmt: skip
 
 
 def _interval(name: str, items: CaptionItems) -> Interval:

@@ -111,7 +111,9 @@ class Labels(Verdicts):
         left = [
             f"{one.name} is left out: it needs at least two labels" for one in self.metrics if one.name not in there
         ]
-        return Scores(self.task, scores, len(set(pictures)), len(right), notes=(drawn, *left, *baselines.notes))
+        rows = self.rows(predicted, records, baselines)
+        notes = (drawn, *left, *baselines.notes)
+        return Scores(self.task, scores, len(set(pictures)), len(right), notes=notes, rows=rows)
 
     def gain(self, first: Mapping[str, Any], second: Mapping[str, Any], records: Sequence[Record]) -> Score:
         """Return the difference in the first metric, second minus first, with a paired bootstrap interval."""
@@ -143,8 +145,8 @@ class Labels(Verdicts):
         better = given if both[0].get(main, 0.0) >= both[1].get(main, 0.0) else by_rule
         return Baselines(blind, {}, made.notes, better)
 
-    def answered(self, predicted: Mapping[str, Any]) -> dict[str, str]:
-        return {f"{key}/{self.task}": max(one, key=one.__getitem__) for key, one in predicted.items()}
+    def given(self, prediction: Any) -> str:
+        return str(max(prediction, key=prediction.__getitem__))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from diptych.metrics.retrieval import RECALLS, recall_by_chance
 from diptych.runtime.errors import DataError, counted
 from diptych.tasks.gallery import Equals, RetrievalGallery
 from diptych.tasks.matching import AT
-from diptych.tasks.scores import Score, Scores, score_of
+from diptych.tasks.scores import ItemScore, Score, Scores, score_of
 
 
 def recall_scores(
@@ -48,7 +48,16 @@ def recall_scores(
     first = f"intervals: 95%, 1,000 bootstrap resamples of images; a gallery of {held}"
     second = "blind: images and captions in random order"
     copies = equal_notes(gallery.same, gallery.images, gallery.equals, figures)
-    return Scores("retrieval", tuple(scores), pictures, len(predictions), notes=(first, second, *copies, *notes))
+    return Scores(
+        "retrieval", tuple(scores), pictures, len(predictions), notes=(first, second, *copies, *notes),
+        rows=tuple(rank_row(p["key"], p["picture"], p["caption"], p["rank"], p["first"])
+                   for p in predictions if p["asks"] == "pictures"),
+    )  # fmt: skip
+
+
+def rank_row(key: str, picture: str, caption: str, rank: int, hits: Sequence[str]) -> ItemScore:
+    """Return the score of a caption as a query: 1 divided by the position (from 1) of the first right image."""
+    return ItemScore(key, picture, caption, f"position {rank + 1}", "position 1", 1 / (rank + 1), hits=tuple(hits))
 
 
 def equal_notes(

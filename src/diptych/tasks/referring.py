@@ -21,7 +21,7 @@ from diptych.runtime.errors import DataError, ServingError
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.run import encode, finite
-from diptych.tasks.scores import Baselines, Scores, share_scores
+from diptych.tasks.scores import Baselines, ItemScore, Scores, share_scores
 from diptych.tasks.spec import Heads, Small, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
 FOUND = 0.5  # minimum IoU of a right box with the true box
@@ -99,7 +99,15 @@ def score_referring(
 
     `predicted`: {key of the expression: box (x1, y1, x2, y2) from 0 to 1, or None}.
     """
-    return share_scores("referring", {"accuracy": box_hits(dict(predicted), records)}, "expressions", baselines)
+    rows = tuple(_row(record.key, one, predicted[one.key]) for record, one in expressions_of(records))
+    return share_scores("referring", {"accuracy": box_hits(dict(predicted), records)}, "expressions", baselines, rows)
+
+
+def _row(picture: str, one: Expression, box: Box | None) -> ItemScore:
+    overlap = 0.0 if box is None else iou(box, one.box)
+    given = "no region" if box is None else f"IoU {overlap:.2f} with the true box"
+    boxes = (*([("found", box)] if box is not None else []), ("true", one.box))
+    return ItemScore(one.key, picture, one.text, given, "0.50 or more", float(overlap >= FOUND), boxes=boxes)
 
 
 def referring_baselines(records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.metadata import version
@@ -57,6 +57,26 @@ class Score:
         return {name: value for name, value in named.items() if value is not None}
 
 
+@dataclass(frozen=True)
+class ItemScore:
+    """The score of one item, such as a question, with its prediction and the reference as texts."""
+
+    key: str  # key of the query, as in predictions
+    picture: str  # key of the image
+    query: str  # text of the query; "" for a caption
+    given: str
+    wanted: str  # the most frequent reference; "" for a caption
+    value: float  # from 0 (wrong) to 1 (right); CIDEr of a caption: from 0 to 10
+    kind: str = ""  # kind of the question, or name of the task
+    blind: str = ""  # prediction of the blind baseline, if it is known
+    boxes: tuple[tuple[str, Sequence[float]], ...] = ()  # (label, box from 0 to 1): predicted and true box
+    hits: tuple[str, ...] = ()  # keys of the retrieved images, best first
+
+    @property
+    def right(self) -> bool:
+        return self.value >= (1.0 if self.hits else 0.5)
+
+
 @dataclass(frozen=True, repr=False)
 class Scores:
     """All scores of one model on one set of images."""
@@ -69,6 +89,7 @@ class Scores:
     notes: tuple[str, ...] = ()  # sentences on how baselines and ceilings were computed
     # Overlap of the scored images with the model's training images; None: no model was scored.
     trained_on: Leakage | None = None
+    rows: tuple[ItemScore, ...] = field(default=(), compare=False)  # the score of each item; not in `to_json`
 
     @property
     def few(self) -> bool:
@@ -151,8 +172,9 @@ def score_of(name: str, interval: Interval, blind: float | None = None, ceiling:
 
 
 def share_scores(
-    task: str, hits: Mapping[str, tuple[ArrayLike, list[str]]], noun: str, baselines: Baselines | None
-) -> Scores:
+    task: str, hits: Mapping[str, tuple[ArrayLike, list[str]]], noun: str, baselines: Baselines | None,
+    rows: tuple[ItemScore, ...] = (),
+) -> Scores:  # fmt: skip
     """Build scores that are accuracies.
 
     `hits`: {name of the score: (1 (right) or 0 for each query, key of its image)}.
@@ -164,4 +186,4 @@ def share_scores(
     )
     _, pictures = next(iter(hits.values()))
     notes = (f"intervals: 95%, 1,000 bootstrap resamples of images, each with all its {noun}", *baselines.notes)
-    return Scores(task, scores, len(set(pictures)), len(pictures), notes=notes)
+    return Scores(task, scores, len(set(pictures)), len(pictures), notes=notes, rows=rows)

@@ -137,9 +137,6 @@ class TaskScoring:
     gallery: bool = False  # True: queries rank a gallery, so --queries, --shortlist and --pairs apply
     # (task, records) -> (key, answer) of each item whose answer is not in the model's list, so it can never be right.
     outside: Callable[[Any, Iterable[Record]], list[tuple[str, str]]] | None = None
-    # Returns the questions of a record for a page of a report; `answered` returns the predicted answers.
-    questions: Callable[[Record], Iterable[Question]] | None = None
-    answered: Callable[[Predicted], dict[str, str]] | None = None
 
 
 @dataclass(frozen=True)

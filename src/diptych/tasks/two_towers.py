@@ -26,8 +26,8 @@ from diptych.runtime.devices import predicting
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.runtime.weight_files import read_weights, write_weights
-from diptych.tasks.matching import CaptionTask
-from diptych.tasks.recall import equal_notes, recalls_of
+from diptych.tasks.matching import FIRST, CaptionTask
+from diptych.tasks.recall import equal_notes, rank_row, recalls_of
 from diptych.tasks.run import encode, predict_records
 from diptych.tasks.scores import Scores
 from diptych.tasks.shortlist import shortlist
@@ -163,7 +163,7 @@ class TwoTowerRetrieval(CaptionTask):
 
 def score_vectors(predictions: Sequence[Mapping[str, Any]], records: Sequence[Record] = ()) -> Scores:
     """Compute R@1, R@5 and R@10 of image and text retrieval, with 95% intervals. The baseline is a random order."""
-    ranks, papers, owners, texts, contents = _ranks(predictions, records)
+    ranks, papers, owners, texts, contents, queries = _ranks(predictions, records)
     same, images, pictures = same_texts(texts), same_images(contents), len(contents)
     pairs = {(image, text) for image, text in zip(images[owners].tolist(), same.tolist(), strict=True)}
     copies, alike, shown = Counter(same.tolist()), Counter(images.tolist()), Counter[int]()
@@ -182,13 +182,18 @@ def score_vectors(predictions: Sequence[Mapping[str, Any]], records: Sequence[Re
         f"searched: {pictures} images by {len(owners)} captions, and the reverse; blind: random order",
         *equal_notes(same, images, "content", [*both]),
     )
-    return Scores("retrieval", tuple(scores), pictures, len(owners), notes=notes)
+    asked = zip(queries, texts, ranks.of_pictures.tolist(), strict=True)
+    rows = tuple(rank_row(key, picture, text, rank, hits) for (key, picture, hits), text, rank in asked)
+    return Scores("retrieval", tuple(scores), pictures, len(owners), notes=notes, rows=rows)
 
 
 def _ranks(
     predictions: Sequence[Mapping[str, Any]], records: Sequence[Record]
-) -> tuple[RetrievalRanks, RetrievalRanks, list[int], list[str], list[Hashable]]:
-    """Return (ranks if copies are right, ranks if they are wrong, image of each caption, captions, image contents).
+) -> tuple[RetrievalRanks, RetrievalRanks, list[int], list[str], list[Hashable], list[tuple[str, str, list[str]]]]:
+    """Return the ranks of all queries, and what they were computed from.
+
+    The items are: ranks if copies are right, ranks if they are wrong, image of each caption, captions, image contents,
+    and (key, key of its image, keys of the first images) of each caption.
 
     Raises DataError if there are no captions.
     """
@@ -206,7 +211,10 @@ def _ranks(
     known = {one.key: one.content for one in records}
     contents: list[Hashable] = [known.get(each["picture"], each["picture"]) for each in pictures]
     both = retrieval_ranks(table, owners, captions, contents), retrieval_ranks(table, owners)
-    return *both, owners, captions, contents
+    keys = [one["picture"] for one in pictures]
+    first = [[keys[at] for at in column] for column in np.argsort(-table, 0, kind="stable")[:FIRST].T.tolist()]
+    queries = [(one["key"], one["picture"], hits) for one, hits in zip(texts, first, strict=True)]
+    return *both, owners, captions, contents, queries
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.baselines import labelled, vcr_baselines
 from diptych.tasks.run import finite
-from diptych.tasks.scores import Baselines, Scores, share_scores
+from diptych.tasks.scores import Baselines, ItemScore, Scores, share_scores
 from diptych.tasks.spec import Small, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
 Part = Literal["answer", "rationale"]
@@ -198,7 +198,17 @@ def score_vcr(predicted: Mapping[str, int], records: Sequence[Record], baselines
     rows = hits(dict(predicted), records)
     if "QA->R" not in rows:
         rows.pop("Q->AR")
-    return share_scores("vcr", rows, "questions", baselines)
+    return share_scores("vcr", rows, "questions", baselines, tuple(_rows(predicted, records)))
+
+
+def _rows(predicted: Mapping[str, int], records: Sequence[Record]) -> Iterator[ItemScore]:
+    """Yield the score of each answer and of each rationale."""
+    for picture, one in [(record.key, one) for record in records for one in labelled(record)]:
+        reasons = [("rationale", one.rationales, one.rationale)] if one.rationale is not None else []
+        for part, texts, right in [("answer", one.answers, one.answer), *reasons]:
+            given = predicted[f"{one.key}/{part}"]
+            value = float(given == right)
+            yield ItemScore(f"{one.key}/{part}", picture, one.question, texts[given], texts[right], value, part)
 
 
 def _without_region(_: Task, records: TrainingRecords) -> Iterator[str]:

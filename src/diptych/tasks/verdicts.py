@@ -17,7 +17,7 @@ from diptych.metrics.bootstrap import paired_interval, rows_by_picture
 from diptych.runtime.errors import DataError, counted
 from diptych.tasks.baselines import BlindAnswers, learnt_answers, stronger
 from diptych.tasks.run import encode, finite
-from diptych.tasks.scores import Baselines, Score, Scores, score_of, share_scores
+from diptych.tasks.scores import Baselines, ItemScore, Score, Scores, score_of, share_scores
 from diptych.tasks.spec import TaskOptions, TaskScoring
 
 
@@ -50,8 +50,6 @@ class Verdicts:
             score=self.score,
             baselines=self.baselines,
             gain=self.gain,
-            questions=self.questions,
-            answered=self.answered,
         )
 
     def build(self, given: TaskOptions) -> VerdictTask:
@@ -76,7 +74,24 @@ class Verdicts:
     def score(
         self, predicted: Mapping[str, Any], records: Sequence[Record], baselines: Baselines | None = None
     ) -> Scores:
-        return share_scores(self.task, {"accuracy": self.hits(predicted, records)}, self.noun, baselines)
+        rows = self.rows(predicted, records, baselines)
+        return share_scores(self.task, {"accuracy": self.hits(predicted, records)}, self.noun, baselines, rows)
+
+    def rows(
+        self, predicted: Mapping[str, Any], records: Sequence[Record], baselines: Baselines | None
+    ) -> tuple[ItemScore, ...]:
+        """Return the score of each sentence with a known class: 1 (right) or 0."""
+        made = []
+        for picture, one in self.known(records):
+            given, wanted = self.given(predicted[one.key]), self.word(one.label)
+            blind = None if baselines is None or baselines.predicted is None else baselines.predicted.get(one.key)
+            usual = "" if blind is None else self.given(blind)
+            made.append(ItemScore(one.key, picture, one.text, given, wanted, float(given == wanted), self.task, usual))
+        return tuple(made)
+
+    def given(self, prediction: Any) -> str:
+        """Return the word for the predicted class."""
+        return self.word(prediction)
 
     def baselines(self, records: Sequence[Record], training: Sequence[Record] = ()) -> Baselines:
         """Return the blind baseline: the better of `BlindAnswers` (a rule on first words) and a bigram classifier."""
@@ -109,12 +124,6 @@ class Verdicts:
         """Return the difference in accuracy, second minus first, with a paired bootstrap interval over images."""
         ours, theirs = (rows_by_picture(*self.hits(predicted, records)) for predicted in (second, first))
         return score_of("accuracy", paired_interval(ours, theirs))
-
-    def questions(self, record: Record) -> Iterable[Question]:
-        return (self.as_question(one, self.word(one.label)) for _, one in self.known([record]))
-
-    def answered(self, predicted: Mapping[str, Any]) -> dict[str, str]:
-        return {f"{key}/{self.task}": self.word(label) for key, label in predicted.items()}
 
     def codes(self, judged: Iterable[Judged]) -> dict[Any, str]:
         """Return a word for each class that the baselines can use as an answer.

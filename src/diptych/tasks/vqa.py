@@ -17,7 +17,7 @@ from diptych.core import Batch, Question, Record, Sample, Task, Vocabulary, coll
 from diptych.core.shares import AnswerForm
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import bootstrap_interval, paired_interval, rows_by_picture
-from diptych.metrics.vqa import answer_accuracy, first_words, vqa_scores
+from diptych.metrics.vqa import answer_accuracy, first_words, normalise_answer, vqa_scores
 from diptych.models.heads import SlotAnswerHead, WordHead, answer_probabilities
 from diptych.objectives import AnswerQuestion, Schedule, SeenRegionClass
 from diptych.objectives.settings import SeenClasses, weighed
@@ -30,7 +30,7 @@ from diptych.tasks.baselines import vqa_baselines
 from diptych.tasks.calibration import FEWEST, Calibration, fit_temperature
 from diptych.tasks.influence import weigh_answer
 from diptych.tasks.run import encode, finite
-from diptych.tasks.scores import Baselines, Score, Scores, score_of
+from diptych.tasks.scores import Baselines, ItemScore, Score, Scores, score_of
 from diptych.tasks.spec import Heads, Predict, Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
 LIKELIEST = 5  # number of answers in a response
@@ -169,7 +169,13 @@ def score_vqa(
     first = "intervals: 95%, 1,000 bootstrap resamples of images, each with all its questions"
     left_out = [f"left out because they have no answers: {counted(unanswered, 'questions')}"] if unanswered else []
     notes = (first, *left_out, *rule_notes(questions), *by_words, *baselines.notes)
-    return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes)
+    blind, asked = baselines.predicted or {}, zip(pictures, questions, right.tolist(), strict=True)
+    rows = tuple(
+        ItemScore(one.key, picture, one.text, predictions[one.key], usual_answer(one), value, one.kind,
+                  blind.get(one.key, ""))
+        for picture, one, value in asked
+    )  # fmt: skip
+    return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes, rows=rows)
 
 
 def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Sequence[Record]) -> Score:
@@ -180,6 +186,11 @@ def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Seque
         for predicted in (second, first)
     )
     return score_of("accuracy", paired_interval(ours, theirs))
+
+
+def usual_answer(question: Question) -> str:
+    """Return the most frequent reference answer, normalised."""
+    return Counter(map(normalise_answer, question.answers)).most_common(1)[0][0]
 
 
 def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:
@@ -358,8 +369,6 @@ VQA = TaskSpec(
         baselines=lambda records, training: vqa_baselines(records, answered_questions(training)),
         gain=vqa_gain,
         outside=_outside,
-        questions=lambda record: record.questions,
-        answered=dict,
     ),
     interface=interface.TaskInterface(
         verb="ask",

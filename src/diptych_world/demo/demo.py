@@ -253,7 +253,7 @@ def _report(
         notes.setdefault(cell.task, {})[cell.arm] = "; ".join(filter(None, [row_text, row.calibration]))
     title = TITLE if system == DEFAULT else f"{TITLE}: {SYSTEMS[system].title}"
     names, seconds, memory = store.contract.class_names, times.seconds, times.memory
-    write_report(home, demo_report(measured, names, runs, seconds, memory, configuration, notes, title))
+    write_report(home / PAGE, demo_report(measured, names, runs, seconds, memory, configuration, notes, title))
 
 
 def _link(out: Path) -> None:
@@ -262,7 +262,7 @@ def _link(out: Path) -> None:
     pages = {SYSTEMS[system].title: home_of(out, system) / PAGE for system in run}
     front = out / PAGE
     if not (out / RESULTS).exists():
-        write_report(out, Report(TITLE, "Each system that was run has a page of its own."))
+        write_report(front, Report(TITLE, "Each system that was run has a page of its own."))
     link_pages(pages, front)
 
 

@@ -14,9 +14,7 @@ class MeasuredScores:
     """Scores of all arms of all tasks on one split. A gain is the score of the second arm minus that of the first."""
 
     records: tuple[Record, ...]
-    training: tuple[Record, ...]
-    predictions: Mapping[str, Mapping[str, Predicted]]  # {task: {arm: predictions}}
-    scores: Mapping[str, Mapping[str, Scores]]
+    scores: Mapping[str, Mapping[str, Scores]]  # {task: {arm: scores}}
     gains: Mapping[str, Score]
 
 
@@ -33,4 +31,4 @@ def measure(
         if scoring.gain is not None and len(by_arm) > 1:
             first, second, *_ = by_arm.values()
             gains[task] = scoring.gain(first, second, records)
-    return MeasuredScores(tuple(records), tuple(training), predictions, scores, gains)
+    return MeasuredScores(tuple(records), scores, gains)

@@ -114,6 +114,7 @@ def test_a_resumed_run_opens_its_recipe_once(
 
     finetune("caption", world, pretrained.folder, out=out, steps=2, batch_size=8)
     monkeypatch.setattr(Path, "open", counted)
+    monkeypatch.setattr("diptych.api.job.TrainingJob._report", lambda *_: None)  # opens the finished run
     finetune("caption", world, pretrained.folder, out=out, batch_size=8, **longer)
     assert len(opened) == 1
 

@@ -33,7 +33,9 @@ def test_losses_are_means_of_what_came_before(tmp_path: Path) -> None:
     run = logged(tmp_path / "one", [{"word": value} for value in (6.0, 4.0, 2.0, 0.0)])
     loss, cider, *course = charts({"one": run}, smooth=2)
     assert loss.curves[0].points == ((10, 6), (20, 5), (30, 3), (40, 1))
-    assert loss.y == "loss, mean of 2 logged steps"
+    assert (loss.title, loss.y) == ("word", "loss, mean of 2 logged steps"), (
+        "a run without a recipe has the log's names"
+    )
     assert (cider.title, cider.curves[0].points) == ("CIDEr", ((40, 50.0),)), "a score that is not a number is left out"
     assert [chart.title for chart in course] == ["learning rate", "gradient norm", "samples a second"]
     assert charts({"one": run}, smooth=1)[0].curves[0].points[1] == (20, 4)
@@ -50,8 +52,58 @@ def test_runs_of_several_objectives_stand_beside_each_other(tmp_path: Path) -> N
     runs = find_runs([logged(tmp_path / "a", [{"word": 1.0, "region": 2.0}]), logged(tmp_path / "b", [{"word": 3.0}])])
     made = {chart.title: [curve.name for curve in chart.curves] for chart in charts(runs, 20)}
     both = ["a", "b"]
-    assert made["loss"] == made["word"] == made["CIDEr"] == both
-    assert made["region"] == both[:1]
+    assert made["word"] == made["CIDEr"] == both
+    assert made["sum of 2 losses"] == made["region"] == both[:1]
+    assert "loss" not in made
+
+
+def test_losses_of_different_kinds_have_no_axis_in_common(tmp_path: Path) -> None:
+    parts: list[dict[str, float]] = [
+        {"masked_language": 20.0, "matching": 5.0}, {"masked_language": 2.0, "masked_regions": 1.0},
+        {"match_binary": 0.05}, {"generate_text": 2.0, "generate_text/2": 1.0},
+    ]  # fmt: skip
+    runs = {str(number): logged(tmp_path / str(number), [one]) for number, one in enumerate(parts)}
+    losses = [chart for chart in charts(runs, 1) if chart.y == "loss"]
+    sums = {chart.about: [curve.name for curve in chart.curves] for chart in losses if chart.title == "sum of 2 losses"}
+    assert sums == {
+        "weighted: masked_language, matching": ["0"], "weighted: masked_language, masked_regions": ["1"],
+        "weighted: generate_text, generate_text, pass 2": ["3"],
+    }  # fmt: skip
+    alone = {chart.title: [curve.name for curve in chart.curves] for chart in losses if chart.title[:3] != "sum"}
+    assert alone["masked_language"] == ["0", "1"]
+    assert alone["match_binary"] == ["2"]
+
+
+def test_losses_have_plain_names_and_are_explained(tmp_path: Path) -> None:
+    from diptych.systems import find_recipe
+
+    of = {
+        "unified-vlp/small/caption": {"masked_queries": "next words"},
+        "unified-vlp/small/retrieval": {"match_binary": "ranked pairs"},
+        "unified-vlp/small/scst": {"self_critical": "rewarded captions"},
+        "image-bert/small/pretrain": {"masked_language": "masked words", "matching": "matching pairs"},
+        "tden/small/pretrain": {"generate_text": "next words, by a decoder"},
+    }
+    for number, (name, names) in enumerate(of.items()):
+        run = logged(tmp_path / str(number), [dict.fromkeys(names, 1.0)])
+        find_recipe(name).save(run)
+        made = {chart.title.lower(): chart.about for chart in charts({"a": run}, 1) if chart.y == "loss"}
+        for plain in names.values():
+            assert made[plain].lower().startswith(f"{plain}: "), made
+        write_plot([run], tmp_path / "plot.html", 1)
+        assert all(about in (tmp_path / "plot.html").read_text() for about in made.values())
+
+
+def test_the_table_of_the_documentation_is_what_the_objectives_state() -> None:
+    import diptych.objectives
+
+    page = (Path(__file__).parents[3] / "docs" / "objectives.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)`[^|]*\| ([^|]+ \| [^|]+) \|$", page, re.MULTILINE))
+    for kind in vars(diptych.objectives).values():
+        name = getattr(kind, "name", None)
+        if isinstance(name, str) and isinstance(kind, type):
+            assert rows[name].replace(" | ", ": ") == (kind.__doc__ or "").partition("\n")[0], name
+    assert {"match_binary", "match_choice", "match_triplet"} <= rows.keys()
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_end(tmp_path: Path) -> None:
@@ -84,7 +136,7 @@ def test_a_log_axis_has_equal_steps_for_equal_ratios(tmp_path: Path) -> None:
     heights = [float(point.split(",")[1]) for point in loss.lines[0].points.split()]
     assert heights[1] - heights[0] == pytest.approx(heights[2] - heights[1], abs=0.2)
     assert [tick.label for tick in loss.up] == ["1", "2", "5", "10", "20", "50", "100"]
-    assert loss.y == "loss, log axis"
+    assert (loss.title, loss.y) == ("word", "loss, log axis")
     assert cider.y == "CIDEr of the validation"
     run = logged(tmp_path / "zero", [{"word": value} for value in (1.0, 0.0)])
     assert draw(charts({"run": run}, 1, log=True)[0]).y == "loss", "0 has no logarithm"
@@ -123,7 +175,7 @@ def test_a_page_and_a_drawing(tmp_path: Path) -> None:
     write_plot(runs, tmp_path / "plot.svg", 20)
     drawing = ElementTree.parse(tmp_path / "plot.svg").getroot()
     titles = [text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text") if text.get("class") == "title"]
-    assert titles[0] == "loss, mean of 20 logged steps, by step"
+    assert titles[0] == "word: loss, mean of 20 logged steps, by step"
     assert len(titles) == 5
     assert not re.search(r"(?:href|src)=", (tmp_path / "plot.svg").read_text())
 

@@ -11,6 +11,7 @@ from diptych.core import Object, Question, Record, Regions
 from diptych.runs.reports.report import Report
 from diptych.tasks.baselines import vqa_baselines
 from diptych.tasks.caption import caption_baselines, score_captions
+from diptych.tasks.scores import ItemScore, Scores
 from diptych.tasks.vqa import score_vqa
 from diptych_world.demo.measure import MeasuredScores
 from diptych_world.demo.page import demo_report
@@ -59,17 +60,25 @@ def said(records: list[Record]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 @pytest.fixture
-def report(records: list[Record], run: Path, said: tuple[dict[str, str], dict[str, str]]) -> Report:
+def scores(records: list[Record], said: tuple[dict[str, str], dict[str, str]]) -> dict[str, dict[str, Scores]]:
     captions, answers = said
     truths = {record.key: record.captions for record in records}
-    training = Record("t", questions=(Question("t", "is there a thing", ("yes",) * 10, "yes/no"),))
-    scores = {
+    training = (Question("t", "is there a thing", ("yes",) * 10, "yes/no"),)
+    return {
         "caption": {HOSTILE: score_captions(captions, truths, caption_baselines(truths, [["a dog"], [HOSTILE]]))},
-        "vqa": {HOSTILE: score_vqa(answers, records, vqa_baselines(records, training.questions))},
+        "vqa": {HOSTILE: score_vqa(answers, records, vqa_baselines(records, training))},
     }
-    predictions = {"caption": {HOSTILE: captions}, "vqa": {HOSTILE: answers}}
+
+
+@pytest.fixture
+def rows(scores: dict[str, dict[str, Scores]]) -> list[ItemScore]:
+    return [row for arms in scores.values() for row in arms[HOSTILE].rows]
+
+
+@pytest.fixture
+def report(records: list[Record], run: Path, scores: dict[str, dict[str, Scores]]) -> Report:
     return demo_report(
-        MeasuredScores(tuple(records), (training,), predictions, scores, {}),
+        MeasuredScores(tuple(records), scores, {}),
         NAMES,
         runs={"caption": {HOSTILE: run, "none": run / "nothing"}},
         seconds={HOSTILE: 61.0, "evaluate": 2.5},

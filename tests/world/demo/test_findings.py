@@ -1,21 +1,20 @@
-from dataclasses import replace
 from pathlib import Path
 
-from diptych.core import Question, Record
+from diptych.core import Record
 from diptych.runs.reports.charts import chart, draw
+from diptych.runs.reports.gallery import extremes, shown
 from diptych.runs.reports.labels import lay_out
+from diptych.runs.reports.page import gain_of
 from diptych.runs.reports.report import Box, Chart, Curve
-from diptych.tasks.scores import Score
-from diptych_world.demo.findings import find, missed_things, wrong_by_kind
-from diptych_world.demo.gallery import STORYBOOK, absent_words, boxes, cider_by_picture, evenly, shown
-from diptych_world.demo.page import gain_of
+from diptych.tasks.scores import ItemScore, Score
+from diptych_world.demo.findings import find, missed_things
+from diptych_world.demo.gallery import absent_words, words
 
 NAMES = ("dog", "boat", "other")
 
 
-def test_what_failed_is_counted(records: list[Record], said: tuple[dict[str, str], dict[str, str]]) -> None:
-    captions, answers = said
-    found = {finding.title: finding for finding in find(records, NAMES, captions, answers, kinds=STORYBOOK)}
+def test_what_failed_is_counted(records: list[Record], rows: list[ItemScore]) -> None:
+    found = {finding.title: finding for finding in find(records, NAMES, rows)}
     assert found["Captions written more than once"].text.startswith("2 different captions for 2 pictures")
     assert found["Named, but not there"].text.startswith(
         "1 of 2 captions name an object that is not in the image (0% of the reference captions do so). "
@@ -35,45 +34,18 @@ def test_what_failed_is_counted(records: list[Record], said: tuple[dict[str, str
     assert missed_things(records, NAMES) == {"test/000000": [], "test/000001": ["boat"]}
 
 
-def test_without_storybook_no_truth_is_used(records: list[Record], said: tuple[dict[str, str], dict[str, str]]) -> None:
-    titles = [finding.title for finding in find(records, NAMES, *said)]
-    assert titles == ["Captions written more than once", "Wrong answers, by kind and as they were confused"]
-    assert not any(word.absent for one in shown(records, NAMES, *said) for word in one.caption)
-
-
-def test_the_share_of_answers_that_the_question_suggests() -> None:
-    asked = [Question(str(n), "is it so", ("yes",) * 10, "yes/no") for n in range(4)]
-    finding = wrong_by_kind(asked, {"0": "yes", "1": "yes", "2": "yes", "3": "no"}, asked[:2])
-    assert "1 of 4 answers are wrong" in finding.text
-    assert "75% of the answers equal those of the blind baseline" in finding.text
-
-
 def test_synonyms_and_plurals_name_kinds(records: list[Record]) -> None:
-    assert absent_words("two Puppies, a sailboat and 3 buses", records[0], STORYBOOK) == {
+    assert absent_words("two Puppies, a sailboat and 3 buses", records[0]) == {
         "sailboat": "boat",
         "buses": "bus",
     }
 
 
-def test_the_caption_of_the_page_is_the_caption(
-    records: list[Record], said: tuple[dict[str, str], dict[str, str]]
-) -> None:
-    everything = shown(records, NAMES, *said, STORYBOOK)
-    assert [one.written for one in everything] == list(said[0].values())
-    assert [word.text for word in everything[1].caption if word.absent] == ["cats"]
-    assert {one.key: one.cider for one in everything} == cider_by_picture(records, said[0])
-
-
-def test_a_region_is_not_of_the_background(records: list[Record]) -> None:
-    assert [box.name for box in boxes(records[0], ("dog", "boat", "background"))] == ["dog", "dog"]
-    assert [box.name for box in boxes(records[0], NAMES)] == ["dog", "other"]
-    assert [box.name for box in boxes(records[0], ())] == ["", ""]
-    assert boxes(replace(records[0], regions=None), NAMES) == ()
-
-
-def test_nobody_chose_the_pictures() -> None:
-    assert evenly(range(10), 5) == [0, 2, 4, 6, 8]
-    assert evenly([1, 2], 5) == [1, 2]
+def test_the_caption_of_the_page_is_the_caption(records: list[Record], rows: list[ItemScore]) -> None:
+    everything = {one.key: one for one in shown(records, NAMES, extremes(rows, 9), words)}
+    assert [everything[row.picture].written for row in rows[:2]] == [row.given for row in rows[:2]]
+    assert [word.text for word in everything[records[1].key].caption if word.absent] == ["cats"]
+    assert [everything[row.picture].cider for row in rows[:2]] == [100 * row.value for row in rows[:2]]
 
 
 def test_labels_stay_in_the_picture_and_off_each_other() -> None:

@@ -57,6 +57,8 @@ class Store:
     store. Reading a damaged record raises DataError with the record's key and the shard.
     """
 
+    limits: Mapping[str, int] = {}  # {split: number of its first records that `split` returns}
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.contract, self.shards = _read_index(folder)
@@ -106,6 +108,12 @@ class Store:
         hiding.hides_images = True
         return hiding
 
+    def limited(self, limits: Mapping[str, int]) -> Store:
+        """Return a copy of the store with fewer records. `limits`: {split: number of its first records to read}."""
+        small = copy(self)
+        small.limits = limits
+        return small
+
     def region_count(self, index: int) -> int:
         part, row = self._locate(index)
         return self._parts[part].region_count(row)
@@ -113,7 +121,7 @@ class Store:
     def split(self, name: str) -> list[int]:
         """Return the indices of the records of a split, or of several splits, such as `cc+sbu`."""
         names = splits_in(name)
-        return [i for i, split in enumerate(self.split_names) if split in names]
+        return [i for i, split in enumerate(self.split_names) if split in names][: self.limits.get(name)]
 
     @cached_property
     def split_names(self) -> list[str]:

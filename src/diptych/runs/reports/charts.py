@@ -4,8 +4,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from diptych.objectives import SelfCritical, SummedByPair
 from diptych.runs.reports.report import Chart, Curve
+from diptych.systems.recipe import ANY_WORDS, Recipe
+from diptych.systems.recipe import FILE as RECIPE
 from diptych.training.log import METRICS, read_lines
 
 WIDTH, HEIGHT = 440, 250
@@ -40,20 +44,32 @@ def read_log(run: Path) -> Logged:
     return logged
 
 
-def curve(name: str, run: Path, what: str = LOSS) -> Curve | None:
-    """Return the curve of `what`, which is "loss" or a validation score such as "CIDEr".
+def chart(title: str, runs: Mapping[str, Path], what: str = LOSS) -> Chart | None:
+    """Return a chart of `what`, "loss" or a validation score such as "CIDEr", with one curve per run that has it.
 
-    None if the run has not logged it.
+    `runs`: {name: folder}. None if no run has logged `what`.
     """
-    logged = read_log(run)
-    points = (logged.losses if what == LOSS else logged.scores).get(what)
-    return Curve(name, tuple(points)) if points else None
+    logged = {
+        name: (one.losses if what == LOSS else one.scores) for name, run in runs.items() for one in [read_log(run)]
+    }
+    curves = tuple(Curve(name, tuple(one[what])) for name, one in logged.items() if what in one)
+    losses = {text: None for run in runs.values() for _, text in explained_losses(run).values() if what == LOSS}
+    return Chart(title, curves, y=what, from_zero=what != LOSS, about=" ".join(losses)) if curves else None
 
 
-def chart(title: str, runs: Mapping[str, Path], what: str = LOSS, y: str = "") -> Chart | None:
-    """Return a chart with one curve per run in `runs`: {name: folder}. None if no run has logged `what`."""
-    curves = [line for name, run in runs.items() if (line := curve(name, run, what)) is not None]
-    return Chart(title, tuple(curves), y=y or what, from_zero=what != LOSS) if curves else None
+def explained_losses(run: Path) -> dict[str, tuple[str, str]]:
+    """Return {name of a loss in the log: (plain name, the name with an explanation)} of a run with a recipe.
+
+    Both are from the first line of the objective's docstring, such as "Masked words: the model predicts ...".
+    """
+    if not (run / RECIPE).is_file():
+        return {}
+    schedule = Recipe.load(run).objectives.schedule(ANY_WORDS)
+    rewarded = [update for update, _ in schedule.updates if isinstance(update, SelfCritical)]
+    objectives: list[Any] = [*schedule.objectives, *rewarded]
+    whole = [one.objective if isinstance(one, SummedByPair) else one for one in objectives]
+    lines = {one.name: (type(one).__doc__ or "").partition("\n")[0] for one in whole}
+    return {name: (line.partition(": ")[0], line) for name, line in lines.items() if ": " in line}
 
 
 @dataclass(frozen=True)
@@ -75,6 +91,7 @@ class ChartLine:
 @dataclass(frozen=True)
 class ChartDrawing:
     title: str
+    about: str
     x: str
     y: str
     across: tuple[Tick, ...]
@@ -117,7 +134,7 @@ def draw(chart: Chart) -> ChartDrawing:
             ChartLine(curve.name, joined, places[-1], _short(curve.points[-1][1]), len(places) <= 30, tuple(dots))
         )
     return ChartDrawing(
-        chart.title, chart.x, chart.y + (", log axis" if log else ""),
+        chart.title, chart.about, chart.x, chart.y + (", log axis" if log else ""),
         tuple(Tick(place(x, least or up[0])[0], _short(x)) for x in across if x <= max(xs)),
         tuple(Tick(place(0, y)[1], _short(y)) for y in up), tuple(lines),
     )  # fmt: skip

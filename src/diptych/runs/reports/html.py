@@ -1,12 +1,13 @@
 """Write a report as a single HTML file that includes its images and plots.
 
-It has no scripts and makes no network requests.
+It makes no network requests. Its only script sorts and filters the images.
 
 jinja2 escapes all texts, such as captions. Plots are SVG in the template. charts.py and this file compute their
-coordinates. A content security policy blocks requests.
+coordinates. A content security policy blocks requests, and every script but this one.
 """
 
 import base64
+import hashlib
 import io
 import os
 from collections.abc import Mapping
@@ -15,12 +16,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from jinja2 import Environment
+from markupsafe import Markup
 from PIL import Image
 
 from diptych.runs.reports.charts import draw
 from diptych.runs.reports.environment import environment
 from diptych.runs.reports.labels import lay_out
-from diptych.runs.reports.report import Arm, Box, Comparison, Report, ShownPicture
+from diptych.runs.reports.report import Arm, Box, Comparison, Report
 from diptych.runs.reports.tables import figure
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import text_of, write_atomically
@@ -35,20 +37,24 @@ BEFORE_LINKS, AFTER_LINKS = "<!--pages-->", "<!--/pages-->"
 COLOURS = 6  # number of colours of curves that the style sheet defines
 
 
-def write_report(folder: Path, report: Report) -> Path:
-    """Write `folder/report.html` atomically, and return its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / FILE, page(report).encode("utf-8", "replace"))
-    return folder / FILE
+def write_report(path: Path, report: Report) -> Path:
+    """Write a report to a file atomically, and return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, page(report).encode("utf-8", "replace"))
+    return path
 
 
 def page(report: Report) -> str:
     """Render a report to HTML."""
+    script = _environment().get_template("report.js").render() if report.gallery else ""
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         _environment()
         .get_template("report.html.jinja")
         .render(
             report=report,
+            script=Markup(script),
+            policy=f"; script-src 'sha256-{allowed}'" if script else "",
             comparisons=[
                 (comparison, [_bars(comparison, name) for name in comparison.drawn])
                 for comparison in report.comparisons
@@ -120,14 +126,16 @@ def _bars(comparison: Comparison, name: str) -> Bars:
 
 
 @lru_cache(maxsize=256)
-def picture_uri(path: Path) -> str:
-    """Return an image as a data URI, scaled down. Return "" if it cannot be opened."""
+def picture_uri(path: Path | None, largest: int = LARGEST) -> str:
+    """Return an image as a data URI, scaled down to `largest` pixels per side. Return "" if it cannot be opened."""
+    if path is None:
+        return ""
     try:
         pixels = open_picture(path)
     except DataError:
         return ""
     image = Image.fromarray(pixels.permute(1, 2, 0).numpy())
-    image.thumbnail((LARGEST, LARGEST))
+    image.thumbnail((largest, largest))
     kept = io.BytesIO()
     image.save(kept, format="JPEG", quality=QUALITY)
     return "data:image/jpeg;base64," + base64.b64encode(kept.getvalue()).decode("ascii")
@@ -138,10 +146,6 @@ def _hues(report: Report) -> dict[str, int]:
     arms = [arm.name for comparison in report.comparisons for arm in comparison.arms]
     curves = [curve.name for chart in report.charts for curve in chart.curves]
     return {name: number % COLOURS for number, name in enumerate(dict.fromkeys([*arms, *curves]))}
-
-
-def _shown_uri(shown: ShownPicture) -> str:
-    return "" if shown.picture is None else picture_uri(shown.picture)
 
 
 def _colours(boxes: tuple[Box, ...]) -> dict[str, int]:
@@ -157,7 +161,7 @@ def _duration(seconds: float) -> str:
 def _environment() -> Environment:
     made = environment()
     made.filters |= {
-        "figure": figure, "uri": _shown_uri, "colours": _colours, "duration": _duration,
+        "figure": figure, "uri": picture_uri, "colours": _colours, "duration": _duration,
         "labels": lambda shown: lay_out(shown.boxes, shown.size),
     }  # fmt: skip
     return made

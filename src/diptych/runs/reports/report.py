@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diptych.tasks.scores import Scores
+from diptych.tasks.scores import ItemScore, Scores
 
 Fractions = tuple[float, float, float, float]  # (x1, y1, x2, y2) of a box, from 0 to 1
 
@@ -44,6 +44,7 @@ class Chart:
     x: str = "step"
     y: str = ""
     from_zero: bool = False  # True: the y axis starts at 0, so that small differences look small
+    about: str = ""  # explanation, below the chart
     log: bool = False  # True: logarithmic y axis, if all values are above 0
 
 
@@ -54,19 +55,6 @@ class Box:
     name: str
     box: Fractions
     score: float
-
-
-@dataclass(frozen=True)
-class Answered:
-    question: str
-    kind: str
-    given: str
-    wanted: str  # the most frequent answer of the annotators
-    accuracy: float  # VQA accuracy, 0 to 1
-
-    @property
-    def right(self) -> bool:
-        return self.accuracy >= 0.5
 
 
 @dataclass(frozen=True)
@@ -88,7 +76,9 @@ class ShownPicture:
     caption: tuple[Word, ...] = ()
     cider: float | None = None  # CIDEr of the caption, times 100
     references: tuple[str, ...] = ()
-    answers: tuple[Answered, ...] = ()
+    answers: tuple[ItemScore, ...] = ()  # all items but the caption
+    hits: Mapping[str, Path | None] = field(default_factory=dict)  # {key: path} of the retrieved images
+    worth: float = 0.0  # mean score of the items, by which images are sorted
 
     @property
     def written(self) -> str:
@@ -138,6 +128,5 @@ class Report:
     gallery: tuple[ShownPicture, ...] = ()
     gallery_text: str = ""  # introduction of the gallery: which arm predicted, how images were chosen
     findings: tuple[ReportFinding, ...] = ()
-    worst: tuple[ShownPicture, ...] = ()  # images with the lowest CIDEr
     stages: tuple[TimedStage, ...] = ()
     headlines: tuple[Headline, ...] = ()  # the main results

@@ -15,10 +15,13 @@ def score_table(scores: Scores) -> Group:
     covered = "" if scores.coverage == 1 else f", {100 * scores.coverage:.1f}% of the queries"
     table = Table()
     table.add_column("score", no_wrap=True)
-    for column in ("value", "95% interval", "blind", "ceiling", "of ceiling"):
+    columns: tuple[str, ...] = ("value", "95% interval", "blind", "ceiling", "of ceiling")
+    if all(score.ceiling is None for score in scores.scores):
+        columns = columns[:3]
+    for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     for score in scores.scores:
-        table.add_row(*score_row(score))
+        table.add_row(*score_row(score)[: len(columns) + 1])
     warning = [Text(f"warning: {scores.warning}", style="yellow")] if scores.few else []
     seen = (
         [Text(scores.trained_on.text, style="yellow" if scores.trained_on.exact else "")] if scores.trained_on else []
