@@ -60,16 +60,22 @@ class ScoredOptions:
             yield model, store
 
     def write(
-        self, model: ModelFolder, store: Store, predicted: object, scores: Scores, report: Path | None, as_json: bool
-    ) -> None:
-        """Write the predictions to the file `out` and the page to `report`, and print the scores."""
+        self, model: ModelFolder, store: Store, predicted: list[dict[str, Any]], scores: Scores, report: Path | None,
+        as_json: bool,
+    ) -> None:  # fmt: skip
+        """Write the predictions, with the score of each item, to the file `out` and the page to `report`.
+
+        The scores are printed.
+        """
         if report is not None:
             from diptych.runs.reports.page import write_evaluation
 
             write_evaluation(report, model, store, self.split, scores, str(self.data))
         if self.out is not None:
+            rows = {row.key: {"item_score": 100 * row.value} for row in scores.rows}
+            scored = [one | rows.get(one["key"], {}) for one in predicted]
             write_atomically(
-                self.out, json.dumps(predicted, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
+                self.out, json.dumps(scored, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
             )
         of = {"weights": model.weights_checksum, "data": str(self.data), "split": self.split}
         _print_scores(scores, {"of": of | {"precision": model.model.precision}}, as_json)

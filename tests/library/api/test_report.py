@@ -15,7 +15,7 @@ from diptych.api.training import finetune, pretrain
 from diptych.cli import app
 from diptych.core import Record
 from diptych.data.store.store import Store
-from diptych.runtime.errors import OutputError
+from diptych.runtime.errors import DiptychError, OutputError, RecipeError
 from tests.library.api.conftest import TINY
 from tests.support.hostile import HOSTILE
 
@@ -70,7 +70,7 @@ def test_a_run_that_is_not_validated_has_none(world: Path, detector: str, tmp_pa
 def test_an_evaluation_writes_a_page_and_the_score_of_each_image(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store, page, said = run.folder / "store", tmp_path / "new" / "page.html", tmp_path / "said.json"
+    store, page, said = run.folder / "store", tmp_path / "page.html", tmp_path / "said.json"
     scores = evaluate(run, Store(store), report=page)
     by_key = {row.key: row for row in scores.rows}
     assert len(by_key) == 6
@@ -92,6 +92,10 @@ def test_a_report_does_not_replace_the_file_of_a_user(run: Run, tmp_path: Path) 
     with pytest.raises(OutputError, match=r"page\.html"):
         app(["evaluate", *arguments, "--report", str(tmp_path / "page.html")], standalone_mode=False)
     assert (tmp_path / "page.html").read_text() == "mine"
+    with pytest.raises(RecipeError, match=r"^report: found int '5', expected the path of an HTML file"):
+        evaluate(run, run.folder / "store", report=5)  # type: ignore[arg-type]
+    with pytest.raises(DiptychError, match=r"cannot write .*missing/page\.html"):
+        evaluate(run, run.folder / "store", report=tmp_path / "missing" / "page.html")
 
 
 def test_captions_of_others_do_nothing(run: Run, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
