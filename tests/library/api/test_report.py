@@ -77,8 +77,10 @@ def test_an_evaluation_writes_a_page_and_the_score_of_each_image(
     text = page.read_text()
     assert all(f"CIDEr {100 * row.value:.1f} · {key}" in text for key, row in by_key.items())
     page.unlink()
-    arguments = ["--model", str(run.folder), "--data", str(store), "--out", str(said), "--report", str(page)]
-    app(["evaluate", *arguments, "--json"], standalone_mode=False)
+    arguments = ["evaluate", "--model", str(run.folder), "--data", str(store), "--json", "--out"]
+    app([*arguments, str(page)], standalone_mode=False)
+    capsys.readouterr()
+    app([*arguments, str(said)], standalone_mode=False)
     assert json.loads(capsys.readouterr().out)["scores"].keys() == scores.to_json()["scores"].keys()
     assert {one["key"]: one["item_score"] for one in json.loads(said.read_text())} == {
         key: pytest.approx(100 * row.value) for key, row in by_key.items()
@@ -90,7 +92,7 @@ def test_a_report_does_not_replace_the_file_of_a_user(run: Run, tmp_path: Path) 
     (tmp_path / "page.html").write_text("mine")
     arguments = ["--model", str(run.folder), "--data", str(run.folder / "store")]
     with pytest.raises(OutputError, match=r"page\.html"):
-        app(["evaluate", *arguments, "--report", str(tmp_path / "page.html")], standalone_mode=False)
+        app(["evaluate", *arguments, "--out", str(tmp_path / "page.html")], standalone_mode=False)
     assert (tmp_path / "page.html").read_text() == "mine"
     with pytest.raises(RecipeError, match=r"^report: found int '5', expected the path of an HTML file"):
         evaluate(run, run.folder / "store", report=5)  # type: ignore[arg-type]
