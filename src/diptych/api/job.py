@@ -20,7 +20,7 @@ from diptych.core import Record
 from diptych.core.folders import INNER
 from diptych.data.extract.own_data import check_older, check_same, detector_or_features, open_data, store_of
 from diptych.data.store.record_json import record_to_json
-from diptych.data.store.several import SeveralStores, renamed
+from diptych.data.store.several import SeveralStores, limited, renamed
 from diptych.data.store.store import INDEX, Store, check_split, splits_in
 from diptych.inference.open import open_folder
 from diptych.runs.evaluation.evaluate import score_model
@@ -113,7 +113,7 @@ class TrainingJob:
         split, most = recipe.data.validation, MOST // 3 if spec.scoring.gallery else MOST
         if spec.pretrains or recipe.training.validate_every is None or split not in store.splits:
             return
-        some, model = store.limited({split: most, recipe.data.split: SAMPLED}), open_folder(self.out)
+        some, model = limited(store, {split: most, recipe.data.split: SAMPLED}), open_folder(self.out)
         try:
             scores = score_model(model, some, split)[1]
             write_evaluation(page, model, some, split, scores, ", ".join(str(path) for path, _ in self.data.values()))

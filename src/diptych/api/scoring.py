@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,7 @@ from diptych.runs.reports.page import write_evaluation
 from diptych.runtime.arguments import check_type, path_of
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.errors import DataError, RecipeError, counted
+from diptych.runtime.files import refuse_unwritable
 from diptych.runtime.plugins import load_plugins
 from diptych.runtime.terminal import make_console
 from diptych.tasks import TASKS, TaskSpec, find_task
@@ -53,13 +55,16 @@ def evaluate(
     Raises RecipeError, DataError and CheckpointError.
     """
     check_features(features)
+    check_type("report", report, (str, os.PathLike, type(None)), "the path of an HTML file to write", RecipeError)
+    page = None if report is None else path_of(report)
+    refuse_unwritable(page)
     _check_task(task)
     folder = open_folder(model)
     spec = check_scored(folder, task, without_images=without_images)[0]
     with scored_store(data, folder, Options(features=features, skip_bad=skip_bad), split, spec) as store:
         scores = score_model(folder, store, split, task=task, console=make_console(), without_images=without_images)[1]
-        if report is not None:
-            write_evaluation(path_of(report), folder, store, split, scores, str(store.folder))
+        if page is not None:
+            write_evaluation(page, folder, store, split, scores, str(data.folder if isinstance(data, Store) else data))
         return scores
 
 

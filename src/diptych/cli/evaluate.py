@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from diptych.tasks.scores import Scores
 
 DIRECTIONS: dict[str, Any] = {"both": "both", "text-to-image": "pictures", "image-to-text": "captions"}
-REPORT = Option(None, help="HTML page to write: the scores, and images with their predictions and scores.")
 METRICS = Option(None, metavar="NAME", help="METEOR or SPICE as well (need Java); repeatable.")
 
 
@@ -35,7 +34,9 @@ class ScoredOptions:
     model: Model
     data: Path = Option(..., help="Store to score on, or data of your own, whose regions are extracted first.")
     split: str = Option("test", help="Split whose records are scored.")
-    out: Annotated[Path | None, OutFile()] = Option(None, help="File to write the model's predictions to.")
+    out: Annotated[Path | None, OutFile()] = Option(
+        None, help="File to write: predictions (JSON), or by its ending a report (.html)."
+    )
     features: Features = None
     split_seed: SplitSeed = 0
     skip_bad: SkipBad = False
@@ -60,16 +61,18 @@ class ScoredOptions:
             yield model, store
 
     def write(
-        self, model: ModelFolder, store: Store, predicted: object, scores: Scores, report: Path | None, as_json: bool
+        self, model: ModelFolder, store: Store, predicted: list[dict[str, Any]], scores: Scores, as_json: bool
     ) -> None:
-        """Write the predictions to the file `out` and the page to `report`, and print the scores."""
-        if report is not None:
+        """Write the predictions, with the score of each item, or a report to the file `out`, and print the scores."""
+        if self.out is not None and self.out.suffix.lower() in (".html", ".htm"):
             from diptych.runs.reports.page import write_evaluation
 
-            write_evaluation(report, model, store, self.split, scores, str(self.data))
-        if self.out is not None:
+            write_evaluation(self.out, model, store, self.split, scores, str(self.data))
+        elif self.out is not None:
+            rows = {row.key: {"item_score": 100 * row.value} for row in scores.rows}
+            scored = [one | rows.get(one["key"], {}) for one in predicted]
             write_atomically(
-                self.out, json.dumps(predicted, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
+                self.out, json.dumps(scored, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
             )
         of = {"weights": model.weights_checksum, "data": str(self.data), "split": self.split}
         _print_scores(scores, {"of": of | {"precision": model.model.precision}}, as_json)
@@ -114,7 +117,6 @@ def evaluate(
     without_images: bool = Option(
         False, "--without-images", help="Score with blank regions, and the paired gain of the same model with images."
     ),
-    report: Annotated[Path | None, OutFile()] = REPORT,
     writing: WritingOptions,
     computing: ComputingOptions,
     as_json: AsJson = False,
@@ -132,7 +134,7 @@ def evaluate(
             model, store, scored.split, extra, task, decoding=writing.over(model), console=console(),
             without_images=without_images,
         )  # fmt: skip
-        scored.write(model, store, *done, report, as_json)
+        scored.write(model, store, *done, as_json)
 
 
 @grouped
@@ -161,7 +163,6 @@ def rank(
     *,
     scored: ScoredOptions,
     task: str = Option("retrieval", help="Task to score; a pre-trained model that matches pairs can search too."),
-    report: Annotated[Path | None, OutFile()] = REPORT,
     retrieval: RetrievalOptions,
     computing: ComputingOptions,
     as_json: AsJson = False,
@@ -185,7 +186,7 @@ def rank(
 
     with scored.opened(computing, check) as (model, store):
         done = score_model(model, store, scored.split, (), task, chosen, of.pairs, console=console())
-        scored.write(model, store, *done, report, as_json)
+        scored.write(model, store, *done, as_json)
 
 
 def compare(

@@ -182,8 +182,8 @@ def score_vectors(predictions: Sequence[Mapping[str, Any]], records: Sequence[Re
         f"searched: {pictures} images by {len(owners)} captions, and the reverse; blind: random order",
         *equal_notes(same, images, "content", [*both]),
     )
-    asked = zip(queries, texts, ranks.of_pictures.tolist(), strict=True)
-    rows = tuple(rank_row(key, picture, text, rank, hits) for (key, picture, hits), text, rank in asked)
+    ranked = zip(queries, texts, ranks.of_pictures.tolist(), strict=True)
+    rows = tuple(rank_row(key, picture, text, rank, hits) for (key, picture, hits), text, rank in ranked)
     return Scores("retrieval", tuple(scores), pictures, len(owners), notes=notes, rows=rows)
 
 

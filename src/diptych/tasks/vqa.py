@@ -153,13 +153,11 @@ def score_vqa(
     groups: dict[str, tuple[str | None, list[int]]] = {"accuracy": ("all", [*range(len(questions))])}
     for kind in dict.fromkeys(question.kind for question in questions):
         groups[f"accuracy {kind}"] = kind, [at for at, one in enumerate(questions) if one.kind == kind]
-    begun = Counter(first_words(question.text) for question in questions)
+    openings = [first_words(question.text) for question in questions]
+    begun = Counter(openings)
     usual = {words: count for words, count in begun.most_common(FIRST_WORDS) if count >= FEWEST}
     for words in usual if len(begun) > 1 else ():
-        groups[f"accuracy of {words}"] = (
-            None,
-            [at for at, one in enumerate(questions) if first_words(one.text) == words],
-        )
+        groups[f"accuracy of {words}"] = None, [at for at, opening in enumerate(openings) if opening == words]
     scores = []
     for name, (known, chosen) in groups.items():
         interval = bootstrap_interval(rows_by_picture(right[chosen], [pictures[at] for at in chosen]))
@@ -169,11 +167,11 @@ def score_vqa(
     first = "intervals: 95%, 1,000 bootstrap resamples of images, each with all its questions"
     left_out = [f"left out because they have no answers: {counted(unanswered, 'questions')}"] if unanswered else []
     notes = (first, *left_out, *rule_notes(questions), *by_words, *baselines.notes)
-    blind, asked = baselines.predicted or {}, zip(pictures, questions, right.tolist(), strict=True)
     rows = tuple(
-        ItemScore(one.key, picture, one.text, predictions[one.key], usual_answer(one), value, one.kind,
-                  blind.get(one.key, ""))
-        for picture, one, value in asked
+        ItemScore(one.key, picture, one.text, predictions[one.key],
+                  Counter(map(normalise_answer, one.answers)).most_common(1)[0][0], value, one.kind,
+                  (baselines.predicted or {}).get(one.key, ""))
+        for picture, one, value in zip(pictures, questions, right.tolist(), strict=True)
     )  # fmt: skip
     return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes, rows=rows)
 
@@ -186,11 +184,6 @@ def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Seque
         for predicted in (second, first)
     )
     return score_of("accuracy", paired_interval(ours, theirs))
-
-
-def usual_answer(question: Question) -> str:
-    """Return the most frequent reference answer, normalised."""
-    return Counter(map(normalise_answer, question.answers)).most_common(1)[0][0]
 
 
 def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:

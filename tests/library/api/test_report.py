@@ -15,7 +15,7 @@ from diptych.api.training import finetune, pretrain
 from diptych.cli import app
 from diptych.core import Record
 from diptych.data.store.store import Store
-from diptych.runtime.errors import OutputError
+from diptych.runtime.errors import DiptychError, OutputError, RecipeError
 from tests.library.api.conftest import TINY
 from tests.support.hostile import HOSTILE
 
@@ -70,15 +70,17 @@ def test_a_run_that_is_not_validated_has_none(world: Path, detector: str, tmp_pa
 def test_an_evaluation_writes_a_page_and_the_score_of_each_image(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store, page, said = run.folder / "store", tmp_path / "new" / "page.html", tmp_path / "said.json"
+    store, page, said = run.folder / "store", tmp_path / "page.html", tmp_path / "said.json"
     scores = evaluate(run, Store(store), report=page)
     by_key = {row.key: row for row in scores.rows}
     assert len(by_key) == 6
     text = page.read_text()
     assert all(f"CIDEr {100 * row.value:.1f} · {key}" in text for key, row in by_key.items())
     page.unlink()
-    arguments = ["--model", str(run.folder), "--data", str(store), "--out", str(said), "--report", str(page)]
-    app(["evaluate", *arguments, "--json"], standalone_mode=False)
+    arguments = ["evaluate", "--model", str(run.folder), "--data", str(store), "--json", "--out"]
+    app([*arguments, str(page)], standalone_mode=False)
+    capsys.readouterr()
+    app([*arguments, str(said)], standalone_mode=False)
     assert json.loads(capsys.readouterr().out)["scores"].keys() == scores.to_json()["scores"].keys()
     assert {one["key"]: one["item_score"] for one in json.loads(said.read_text())} == {
         key: pytest.approx(100 * row.value) for key, row in by_key.items()
@@ -90,8 +92,12 @@ def test_a_report_does_not_replace_the_file_of_a_user(run: Run, tmp_path: Path) 
     (tmp_path / "page.html").write_text("mine")
     arguments = ["--model", str(run.folder), "--data", str(run.folder / "store")]
     with pytest.raises(OutputError, match=r"page\.html"):
-        app(["evaluate", *arguments, "--report", str(tmp_path / "page.html")], standalone_mode=False)
+        app(["evaluate", *arguments, "--out", str(tmp_path / "page.html")], standalone_mode=False)
     assert (tmp_path / "page.html").read_text() == "mine"
+    with pytest.raises(RecipeError, match=r"^report: found int '5', expected the path of an HTML file"):
+        evaluate(run, run.folder / "store", report=5)  # type: ignore[arg-type]
+    with pytest.raises(DiptychError, match=r"cannot write .*missing/page\.html"):
+        evaluate(run, run.folder / "store", report=tmp_path / "missing" / "page.html")
 
 
 def test_captions_of_others_do_nothing(run: Run, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Read several stores as one, for pre-training in stages on named data sets."""
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
@@ -48,3 +49,10 @@ class SeveralStores(Store):
 
 def renamed(store: str, split: str) -> str:
     return store if split == TRAIN else split
+
+
+def limited(store: Store, limits: Mapping[str, int]) -> Store:
+    """Return a copy of a store with fewer records. `limits`: {split: number of its first records to read}."""
+    small = copy(store)
+    small.limits = limits
+    return small

@@ -1,10 +1,9 @@
 """Records with their regions on disk: shards in the safetensors format, memory-mapped for reading.
 
-    STORE/
-      store.json                 the feature contract, the list of shards, and its own CRC-32
+    STORE/store.json             the feature contract, the list of shards, and its own CRC-32
       shard-00000.safetensors    boxes, scores, classes, features: a row per region; whole: a row per record;
-                                 ends: the end of each record's rows; words: records as JSON;
-                                 checks, word_checks: a CRC-32 per record. The CRC-32 of these tables is in store.json
+                                 ends: the end of each record's rows; words: records as JSON; checks, word_checks:
+                                 a CRC-32 per record. The CRC-32 of these tables is in store.json
       failures.jsonl             images that could not be extracted, with reasons
 
 A shard is written completely or not at all. An interrupted extraction resumes after the last shard.
@@ -107,12 +106,6 @@ class Store:
         hiding = copy(self)
         hiding.hides_images = True
         return hiding
-
-    def limited(self, limits: Mapping[str, int]) -> Store:
-        """Return a copy of the store with fewer records. `limits`: {split: number of its first records to read}."""
-        small = copy(self)
-        small.limits = limits
-        return small
 
     def region_count(self, index: int) -> int:
         part, row = self._locate(index)

@@ -39,8 +39,7 @@ def score_model(
 ) -> tuple[list[dict[str, Any]], Scores]:  # fmt: skip
     """Predict and score a split.
 
-    Return the predictions and their scores. The blind baseline is fitted to the model's training split. A prediction
-    has its own score as `item_score` (times 100), such as the CIDEr of a caption or the accuracy of an answer.
+    Return the predictions and their scores. The blind baseline is fitted to the model's training split.
 
     `task` is by default the task that the model was trained for. `extent` and `pairs` (folder for the scores of pairs)
     are only for retrieval, `decoding` only for captions. `without_images` predicts with blank regions. If the task can
@@ -83,8 +82,6 @@ def score_model(
         *_outside(spec.scoring, answered, records, scores.items),
         *_unseen(records),
     )
-    worth = {row.key: 100 * row.value for row in scores.rows}
-    predictions = [one | ({"item_score": worth[one["key"]]} if one["key"] in worth else {}) for one in predictions]
     return predictions, replace(
         scores, scores=(*scores.scores, *gains, *extra), notes=(*scores.notes, *notes),
         trained_on=leakage(model.seen, store, store.split(split)),

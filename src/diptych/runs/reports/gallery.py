@@ -19,14 +19,14 @@ def extremes(rows: Iterable[ItemScore], most: int) -> dict[str, list[ItemScore]]
 
     A third have the lowest scores, a third the highest scores, and the others are evenly spaced between them.
     """
-    found: dict[str, list[ItemScore]] = defaultdict(list)
+    by_picture: dict[str, list[ItemScore]] = defaultdict(list)
     for row in rows:
-        found[row.picture].append(row)
-    keys, third = sorted(found, key=lambda key: (worth_of(found[key]), key)), most // 3
+        by_picture[row.picture].append(row)
+    keys, third = sorted(by_picture, key=lambda key: (worth_of(by_picture[key]), key)), most // 3
     if len(keys) > most:
         middle, count = keys[third:-third], most - 2 * third
         keys = [*keys[:third], *(middle[at * len(middle) // count] for at in range(count)), *keys[-third:]]
-    return {key: found[key] for key in keys}
+    return {key: by_picture[key] for key in keys}
 
 
 def worth_of(rows: Iterable[ItemScore]) -> float:
