@@ -144,7 +144,7 @@ def test_what_is_missing_is_named_before_torch_is_imported(
 
 def test_what_load_refuses_is_named_as_an_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_verb(["caption", "a.png", "--model", "sample", "--device", "quantum"], debug=False) == 2
-    assert capsys.readouterr().err.startswith("diptych: --device: 'quantum' is not a device")
+    assert capsys.readouterr().err.startswith("opening sample\ndiptych: --device: 'quantum' is not a device")
 
 
 def test_a_misspelt_model_is_not_reported_as_missing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,11 @@ try:
     main()
 finally:
     print("loaded", *sys.modules, file=sys.stderr)
+    import torch
+    import diptych.vision.detectors.official.detector, diptych.vision.backbones.onnx
+    assert "torchvision" not in sys.modules and "torch._dynamo" not in sys.modules
+    from torchvision.ops import nms  # its operators are loaded already
+    assert nms(torch.tensor([[0, 0, 1, 1], [0, 0, 1, 0.9]]), torch.tensor([0.5, 0.6]), 0.5).tolist() == [1]
 """
 
 

@@ -1,7 +1,5 @@
 """The same boxes stay as with torchvision's own functions, which are not imported for it."""
 
-import subprocess
-import sys
 from importlib.util import spec_from_file_location
 from pathlib import Path
 
@@ -44,21 +42,3 @@ def test_a_library_that_cannot_be_loaded_does_not_end_it(tmp_path: Path, monkeyp
     kernels.cache_clear()
     assert kernels().nms(torch.tensor([[0.0, 0, 1, 1]]), torch.ones(1), 0.5).tolist() == [0]
     kernels.cache_clear()
-
-
-@pytest.mark.slow
-def test_torchvision_is_not_imported_and_may_be_later() -> None:
-    code = """
-import sys, torch
-import diptych.api.training  # what `finetune` loads
-import diptych.vision.detectors.pooled, diptych.vision.detectors.official.detector, diptych.vision.backbones.onnx
-from diptych.vision.detectors.nms import batched_nms
-boxes = torch.tensor([[0, 0, 1, 1], [0, 0, 1, 0.9], [0, 0, 1, 0.8]])
-kept = batched_nms(boxes, torch.tensor([0.5, 0.6, 0.7]), torch.tensor([0, 1, 1]), 0.5)
-assert kept.tolist() == [2, 0], kept
-assert "torchvision" not in sys.modules and "torch._dynamo" not in sys.modules
-from torchvision.ops import nms
-assert nms(boxes, torch.tensor([0.5, 0.6, 0.7]), 0.5).tolist() == [2]
-"""
-    # an interpreter: what is imported when
-    subprocess.run([sys.executable, "-c", code], check=True)
