@@ -68,7 +68,7 @@ def broken_by(verb: Verb, way: Way, seed: str, whole: Undisturbed, world: Path, 
         where = f"{number.name} {times} times to the {'group' if group else 'process'} after {after:.2f} s"
         # Before the command line listened, nothing was written either.
         early = (after < BEGUN and ended.code in (1, 70)) or (
-            ended.code == -number and not ended.error and not (folder / verb.writes).exists()
+            ended.code == -number and "Traceback" not in ended.error and not (folder / verb.writes).exists()
         )
         unheard = not verb.saves and ended.code == -signal.SIGTERM and not ended.error.count("Traceback")
         if not (ended.clean or early or unheard):
