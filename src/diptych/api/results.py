@@ -118,10 +118,10 @@ class Explained(Explanation):
         corners = [(x, y, x + width, y + height) for x, y, width, height in (region.box for region in self.regions)]
         sides = torch.tensor([self.width, self.height] * 2)
         boxes = torch.tensor(corners, dtype=torch.float32).reshape(-1, 4) / sides
-        found = Regions(
+        detected = Regions(
             boxes=boxes, scores=torch.tensor([one.score for one in self.regions]), size=(self.width, self.height)
         )
-        groups = influential(found, torch.tensor(self.weights).reshape(len(self.words), len(self.regions)))
+        groups = influential(detected, torch.tensor(self.weights).reshape(len(self.words), len(self.regions)))
         names = [f"{self.regions[row].label or 'region'} {self.regions[row].score:.2f}" for row, *_ in groups]
         labels = [with_covering(name, len(group) - 1) for name, group in zip(names, groups, strict=True)]
         head = "".join(

@@ -48,12 +48,12 @@ class Service:
         self.openers = Openers(self.limits)
         self.arriving = Arriving(self.limits)
         self.opening = 0  # number of images that are being decoded or wait for a decoder
-        self.examples: Mapping[str, bytes] = {}
-        if any(is_drawn_world(predictor.folder) for predictor in self.models.values()):
-            self.examples = drawn_examples()
+        self.drawn: Mapping[str, bytes] = {}
+        if self.gallery is None and any(is_drawn_world(predictor.folder) for predictor in self.models.values()):
+            self.drawn = drawn_examples()
 
     def warm(self) -> None:
-        """Run each model once, because the first pass is slow. Extract the regions of the gallery.
+        """Run each model once, because the first pass is slow. Extract the regions of the gallery, and shrink examples.
 
         So errors of a detector or gallery are raised before the first request.
         """
@@ -66,6 +66,9 @@ class Service:
                     raise
                 except ServingError:  # the vocabulary lacks these words, so the first request extracts the regions
                     pass
+        if self.gallery is not None:
+            for name, _ in self.gallery.first():
+                self.gallery.shown(name)
 
     def stop(self) -> None:
         """Reject waiting requests, finish requests in progress within the deadline, and end the decoding processes."""
