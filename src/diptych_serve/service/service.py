@@ -12,7 +12,7 @@ from fastapi import Request
 
 from diptych.inference.model_facts import ModelFacts, is_drawn_world, model_facts, offered_tasks
 from diptych.inference.predictor import Predictor
-from diptych.runtime.errors import DiptychError, GalleryError, ServingError
+from diptych.runtime.errors import DataError, DiptychError, GalleryError, ServingError
 from diptych.tasks import interfaces
 from diptych.tasks.interface import Message, TaskRequest
 from diptych.vision.detectors.detector import Picture
@@ -67,8 +67,9 @@ class Service:
                 except ServingError:  # the vocabulary lacks these words, so the first request extracts the regions
                     pass
         if self.gallery is not None:
-            for name, _ in self.gallery.first():
-                self.gallery.shown(name)
+            shown = [self.gallery.shown(name) for name, _ in self.gallery.first()]
+            if not shown:
+                raise DataError(f"found no image in {self.gallery.folder}; pass a folder of images")
 
     def stop(self) -> None:
         """Reject waiting requests, finish requests in progress within the deadline, and end the decoding processes."""
