@@ -2,7 +2,7 @@
 
 model = diptych.load("my-model")
 print(model.caption("photo.jpg"))
-print(model.ask("photo.jpg", "what colour is the kite?"))
+print(model.ask("photo.jpg", "what colour is the dog?"))
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from diptych.runtime.terminal import begin
 
 if TYPE_CHECKING:
     from diptych.inference.predictor import Predictor
-    from diptych_serve.service.service import Service
 
 TOKEN = "DIPTYCH_TOKEN"
 Format = Literal["torch", "onnx"]
@@ -30,7 +29,9 @@ Format = Literal["torch", "onnx"]
 def serve(
     *,
     models: list[str] = Argument(metavar="MODEL", help="Model folders, folders of runs, or user/name on the hub."),
-    images: Path | None = Option(None, help="Folder of images that can be searched; needs a retrieval model."),
+    images: Path | None = Option(
+        None, help="Folder of images: the page's examples, and what a retrieval model searches."
+    ),
     gallery: Address = None,
     features: Features = None,
     host: str = Option("127.0.0.1", help="Address to listen on; any but loopback needs a token."),
@@ -48,6 +49,7 @@ def serve(
     share_one_arena()
     with requires_extra("a service", "serve"):
         from diptych_serve.service.server import bind, is_loopback, make_server, serve
+    from diptych.runtime.progress import advancing
     from diptych_serve.service.limits import Limits
     from diptych_serve.service.pictures import PictureGallery
     from diptych_serve.service.service import Service
@@ -60,7 +62,9 @@ def serve(
     with bind(host, port) as bound:
         opened = _opened(models, features, computing)
         service = Service(opened, None if images is None else PictureGallery(images, gallery), limits)
-        _prepare(service)
+        if service.gallery is not None:
+            print(f"preparing the images in {images}", file=sys.stderr, flush=True)
+        service.warm(advancing)
         where = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
 
         def ready() -> None:
@@ -69,21 +73,6 @@ def serve(
             print(f"serving on {where} (documentation: {where}/docs); Ctrl-C stops it", file=sys.stderr, flush=True)
 
         serve(make_server(service, token, (host, *(allow_host or ())), ready), bound)
-
-
-def _prepare(service: Service) -> None:
-    """Run each model once, and extract the gallery. Raises RecipeError for a gallery that no model can search."""
-    from diptych.runtime.progress import advancing
-
-    if service.gallery is not None:
-        folder = service.gallery.folder
-        if not any("search" in tasks for tasks in service.tasks.values()):
-            raise RecipeError(
-                f"--images {folder} needs a model that can search, but none of {', '.join(service.tasks)} can; train "
-                "one: diptych finetune retrieval"
-            )
-        print(f"extracting regions of the images in {folder}", file=sys.stderr, flush=True)
-    service.warm(advancing)
 
 
 def _token(file: Path | None) -> str | None:

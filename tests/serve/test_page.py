@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import pytest
@@ -85,20 +86,24 @@ def test_a_word_lights_up_its_regions_and_a_region_its_words(page, served):
     words, regions, note = page.locator(".words button"), page.locator("#boxes .region"), page.locator(".words + .note")
     assert words.count() > 0
     assert regions.count() > 0
-    assert regions.first.locator("i").inner_text() in ("dog", "bird"), "regions have the labels of the detector"
+    page.click("#regions")
+    assert page.get_attribute("#regions", "aria-pressed") == "true"
+    label = regions.first.locator("i").text_content()
+    assert re.fullmatch(r"(dog|bird) [\d.]+ %", label), "regions have the labels and scores of the detector"
     for number in range(words.count()):
         words.nth(number).hover()
         assert "lit" in words.nth(number).get_attribute("class")
         assert note.inner_text().count("“") >= 1
+    assert page.locator(".region:visible").count() == regions.count()
     for number in range(regions.count()):
         regions.nth(number).focus()
         assert "lit" in regions.nth(number).get_attribute("class")
-        name = regions.nth(number).get_attribute("aria-label").partition(", confidence")[0]
+        name = re.sub(r" [\d.]+ %$", "", regions.nth(number).get_attribute("aria-label"))
         assert note.inner_text().startswith((f"{name} makes", f"{name} alone changes no word"))
     assert "nats" not in page.inner_text("body")
     page.click("#regions")
     assert page.get_attribute("#regions", "aria-pressed") == "false"
-    assert page.locator(".region:not(.lit):visible").count() == 0
+    assert page.locator(".region.idle:not(.lit):visible").count() == 0, "regions that change no word are not drawn"
     assert page.inner_text(".words") == " ".join(words.all_inner_texts()), "one space between words"
 
 
@@ -177,7 +182,7 @@ def test_a_full_queue_is_told_in_words(page, served):
         held.set()
 
 
-def test_pasted_and_dropped_pictures_are_taken(page):
+def test_pasted_and_dropped_pictures_are_captioned_at_once(page):
     for event in ("paste", "drop"):
         page.reload()
         page.wait_for_selector("[role=tab]")
@@ -192,8 +197,8 @@ def test_pasted_and_dropped_pictures_are_taken(page):
             [event, list(picture())],
         )
         page.wait_for_selector("#stage:not([hidden])")
-        page.click("#go")
         done(page)
+        assert page.locator(".answer .words").count() == 2
 
 
 def test_a_link_restores_the_settings(page, browser, served):

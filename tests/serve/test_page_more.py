@@ -49,8 +49,8 @@ def test_an_example_without_its_question_focuses_the_field(page):
 
 
 def test_earlier_answers_come_back_by_a_click(page):
-    choose_picture(page)
     page.click("#tab-ask")
+    choose_picture(page)
     for question in ("what colour is the dog", "what is the kite"):
         page.fill("#field-question", question)
         page.click("#go")
@@ -183,8 +183,7 @@ def test_a_request_is_cancelled(page, served, how):
     answer = worker.answer_batch
     worker.answer_batch = lambda jobs: held.wait(20) and answer(jobs)
     try:
-        choose_picture(page)
-        page.click("#go")
+        choose_picture(page)  # asks at once
         page.wait_for_selector("#busy:visible")
         page.click("#cancel") if how == "button" else page.keyboard.press("Escape")
         assert page.inner_text("#status") == "Cancelled."

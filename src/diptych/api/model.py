@@ -135,7 +135,7 @@ class Model(Mapped):
             raise RecipeError("image: found several images, expected one; explain each by itself")
         ((record, fields),) = self._seen([(None, image)])
         shown = explain_caption(self.predictor.task_model(CAPTION), record, caption)
-        return Explained(**dict(shown)).of(fields["image"])
+        return Explained(**dict(shown)).of(fields["image"], caption)
 
     @per_text(Answer)
     def ask(self, images: Any, questions: Any, /) -> Any:

@@ -12,9 +12,11 @@ from pathlib import Path
 from traceback import walk_stack
 from typing import TYPE_CHECKING, TypeVar
 
+import torch
 from pydantic import PrivateAttr
 
-from diptych.core import Record
+from diptych.core import Record, Regions
+from diptych.inference.drawing import COLOURS, influential, with_covering
 from diptych.runtime.errors import INNER_FRAME, DataError, UnfamiliarWarning, UnreadWarning, counted
 from diptych.tasks.interface import Explanation
 from diptych.vision.detectors.detector import Picture
@@ -27,7 +29,6 @@ if TYPE_CHECKING:  # not at run time, because the import is slow
 Corners = tuple[int, int, int, int]  # a box (x1, y1, x2, y2) in pixels, as for Pillow's `Image.crop`
 # An image is drawn with sides of at most 320 pixels and with at most 8 boxes. A repr has at most 200 characters.
 DRAWN_SIDE, DRAWN_BOXES, LONGEST = 320, 8, 200
-COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#e67700", "#0b8a8f", "#c2189b", "#7a5230")
 R = TypeVar("R", bound="ImageResult")
 
 
@@ -106,33 +107,41 @@ class Explained(Explanation):
     """The influence of regions on words. A notebook shows the image and a table of words and regions."""
 
     _image: str | bytes | None = PrivateAttr(None)  # as in `ImageResult`
+    _text: str = PrivateAttr("")  # the words as one sentence
 
-    def of(self, image: str | bytes | None) -> Explained:
-        """Return this result with its image."""
-        self._image = image
+    def of(self, image: str | bytes | None, text: str) -> Explained:
+        """Return this result with its image and its text."""
+        self._image, self._text = image, text
         return self
 
     def __repr__(self) -> str:
         size = f"{counted(self.words, 'words')} x {counted(self.regions, 'regions')}"
-        return f"<Explained {_shortened(repr(' '.join(self.words)))}: {size}>"
+        return f"<Explained {_shortened(repr(self._text or ' '.join(self.words)))}: {size}>"
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        sums = [max((row[at] for row in self.weights), default=0.0) for at in range(len(self.regions))]
-        shown = sorted(range(len(sums)), key=lambda at: -sums[at])[:DRAWN_BOXES]
+        corners = [(x, y, x + width, y + height) for x, y, width, height in (region.box for region in self.regions)]
+        sides = torch.tensor([self.width, self.height] * 2)
+        boxes = torch.tensor(corners, dtype=torch.float32).reshape(-1, 4) / sides
+        detected = Regions(
+            boxes=boxes, scores=torch.tensor([one.score for one in self.regions]), size=(self.width, self.height)
+        )
+        groups = influential(detected, torch.tensor(self.weights).reshape(len(self.words), len(self.regions)))
+        names = [f"{self.regions[row].label or 'region'} {self.regions[row].score:.2f}" for row, *_ in groups]
+        labels = [with_covering(name, len(group) - 1) for name, group in zip(names, groups, strict=True)]
         head = "".join(
-            f'<th style="color:{COLOURS[at % len(COLOURS)]}">[{at}] {escape(self.regions[at].label or "region")}</th>'
-            for at in shown
+            f'<th style="color:{colour}">{place} {escape(label)}</th>'
+            for place, (label, colour) in enumerate(zip(labels, COLOURS, strict=False), start=1)
         )
         rows = (
-            f"<tr><th>{escape(word)}</th>" + "".join(f"<td>{row[at]:+.2f}</td>" for at in shown) + "</tr>"
+            f"<tr><th>{escape(word)}</th>" + "".join(f"<td>{row[first]:+.2f}</td>" for first, *_ in groups) + "</tr>"
             for word, row in zip(self.words, self.weights, strict=True)
         )
         table = f"<table><tr><th></th>{head}</tr>{''.join(rows)}</table>"
-        boxes = ((self.regions[at].box, self.regions[at].label or "region") for at in shown)
-        corners = (((x, y, x + width, y + height), label) for (x, y, width, height), label in boxes)
-        return drawing(self._image, (self.width, self.height), corners, "", shown) + table
+        drawn = zip((corners[first] for first, *_ in groups), labels, strict=True)
+        words = f"<b>{escape(self._text or ' '.join(self.words))}</b>"
+        return drawing(self._image, (self.width, self.height), drawn, words, numbered=True) + table
 
 
 class Hits(tuple["Hit", ...]):
@@ -180,11 +189,11 @@ def thumbnail(picture: Picture) -> bytes:
 
 def drawing(
     image: str | bytes | None, size: tuple[int, int], boxes: Iterable[tuple[Corners, str]], words: str,
-    numbers: Iterable[int] = range(DRAWN_BOXES),
+    numbered: bool = False,
 ) -> str:  # fmt: skip
     """Return HTML of the image with boxes, followed by `words`, which must be HTML. An unreadable image is left out.
 
-    `numbers`: the number of each box among the regions, which chooses its colour.
+    `numbered`: write a number at each box, from 1.
     """
     try:
         content = thumbnail(open_picture(Path(image))) if isinstance(image, str) else image
@@ -196,8 +205,10 @@ def drawing(
         line = max(1, max(width, height) // 160)
         drawn = "".join(
             f'<rect x="{x1}" y="{y1}" width="{x2 - x1}" height="{y2 - y1}" fill="none" stroke-width="{line}" '
-            f'stroke="{COLOURS[place % len(COLOURS)]}"><title>{escape(label)}</title></rect>'
-            for place, ((x1, y1, x2, y2), label) in zip(numbers, boxes, strict=False)
+            f'stroke="{colour}"><title>{escape(label)}</title></rect>'
+            + f'<text x="{x1 + 2 * line}" y="{y1 + 12 * line}" font-size="{12 * line}" fill="{colour}" stroke="#fff" '
+            f'stroke-width="{3 * line}" paint-order="stroke">{place}</text>' * numbered
+            for place, (((x1, y1, x2, y2), label), colour) in enumerate(zip(boxes, COLOURS, strict=False), start=1)
         )
         data = f"data:image/jpeg;base64,{b64encode(content).decode()}"
         shown = (

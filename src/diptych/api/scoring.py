@@ -76,8 +76,9 @@ def compare(
     """Compare two models on the same images: the score of the second minus that of the first, times 100.
 
     The 95% interval is from a paired bootstrap over images (Koehn, EMNLP 2004). The models differ significantly if this
-    interval excludes 0. `.notes` states how many of the images A (the first model) and B were trained on. Arguments and
-    errors are as in `evaluate`. Also raises RecipeError for a task whose predictions cannot be paired.
+    interval excludes 0. `.compared` has the name and the score of A (the first model) and B. `.notes` states how many
+    of the images each was trained on. Arguments and errors are as in `evaluate`. Also raises RecipeError for a task
+    whose predictions cannot be paired.
     """
     return paired_gain(first, second, data, split, task, skip_bad)
 
@@ -114,7 +115,11 @@ def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | Non
     notes = [f"{name}: {seen}" for name, seen in zip("AB", trained_on, strict=True)]
     if len(both) < FEWEST:
         notes.append(f"only {counted(both, 'images')}: too few for a reliable comparison")
-    return replace(spec.scoring.gain(by_key[0], by_key[1], both), notes=tuple(notes))
+    gain = spec.scoring.gain(by_key[0], by_key[1], both)
+    scores = [spec.scoring.score(one, both, None).scores for one in by_key]
+    values = [next((score.value for score in of_model if score.name == gain.name), None) for of_model in scores]
+    compared = tuple((folder.name, value) for folder, value in zip(folders, values, strict=True))
+    return replace(gain, notes=tuple(notes), compared=compared)
 
 
 def _check_task(task: object) -> None:

@@ -19,7 +19,7 @@ from diptych.runtime.terminal import begin, printable
 @grouped
 def search(
     *,
-    query: str = Argument(help="Text to search for, such as 'a red kite over a beach'."),
+    query: str = Argument(help="Text to search for, such as 'a dog on a beach'."),
     images: Path | None = Option(
         None, help="Folder of images to search, with its subfolders; with --server the service's own."
     ),

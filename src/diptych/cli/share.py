@@ -29,6 +29,7 @@ def push(
 
     if out is not None and not dry_run:
         raise RecipeError("--out needs --dry-run; pass both, or neither")
+    from diptych.data.leakage import FILE as SEEN
     from diptych.inference import hub
     from diptych.inference.card import Publisher, model_card
 
@@ -44,6 +45,7 @@ def push(
         print(f"diptych: recipe.json names a path of this machine, which will be public: {line}", file=sys.stderr)
     if dry_run:
         hub.write(folder, target, card)
-        print(f"{target}: {len(hub.files_of(folder)) + 1} files; nothing was pushed")
+        left = "" if folder.seen is None else f"; left out: {SEEN}, the fingerprints of the training images"
+        print(f"{target}: {len(hub.files_of(folder)) + 1} files; nothing was pushed{left}")
     else:
         print(hub.push(folder, repository, card, private))

@@ -1,5 +1,6 @@
 """Write a model card (README.md on the Hugging Face hub) from a model folder and the publisher's statements."""
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -7,6 +8,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from diptych.data.leakage import FILE as SEEN
+from diptych.data.leakage import UNKNOWN
 from diptych.inference.model_facts import is_drawn_world, model_facts, offered_tasks
 from diptych.runs.folder import ModelFolder
 from diptych.runtime.configs import first_problem
@@ -60,7 +63,12 @@ def model_card(folder: ModelFolder, repository: str, publisher: Publisher) -> st
     )
     packages = folder.architecture.packages.items()
     install = [f"It needs {package}: `pip install {package}=={version}`." for package, version in packages]
-    usage = ["import diptych", "", f'model = diptych.load("{repository}")', *(word.example for word in words[:1])]
+    usage = [
+        "import diptych",
+        "",
+        f'model = diptych.load("{repository}")',
+        *(_example(folder, task) for task in tasks[:1]),
+    ]
     parts = [
         f"---\n{metadata.to_yaml()}\n---\n",
         f"# {_line(repository)}\n",
@@ -74,6 +82,14 @@ def model_card(folder: ModelFolder, repository: str, publisher: Publisher) -> st
         "## Limits\n\n" + "".join(f"- {limit}\n" for limit in _limits(folder, tasks)),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _example(folder: ModelFolder, task: str) -> str:
+    """Return the task's line of Python, with a text of the training data if the model has one."""
+    interface, line = interfaces()[task], interfaces()[task].words.example
+    hint = next((one for one in (json.dumps(form.hint) for form in interface.forms.values()) if one in line), None)
+    texts = [json.dumps(_plain(text), ensure_ascii=False) for text in folder.architecture.examples]
+    return line.replace(hint, texts[0]) if hint is not None and texts else line
 
 
 def _about(folder: ModelFolder, parameters: int, knows: str, publisher: Publisher) -> Mapping[str, str | None]:
@@ -119,6 +135,8 @@ def _limits(folder: ModelFolder, tasks: Sequence[str]) -> list[str]:
     ]
     if folder.recipe is not None and not folder.recipe.data.images:
         limits.append("It is a control model: it was trained without images, and reads blank regions.")
+    if folder.seen is not None:
+        limits.append(f"The fingerprints of its training images ({SEEN}) are not published: {UNKNOWN.text}.")
     for spec in (tasks_by_verb()[task] for task in tasks if folder.recipe is not None):
         with suppress(RecipeError):  # raised if the model has no list of answers
             limit = spec.required_interface.words.limit

@@ -29,12 +29,10 @@ INK, FAINT, PAPER = "#1b1b1b", "#8a8a8a", "#ffffff"
 def draw(prediction: GroundedText, picture: Picture) -> Image.Image:
     """Draw the explanation of a prediction. Up to eight regions have a colour; the other boxes are thin and grey."""
     weights = prediction.weights
-    most = weights.abs().amax(0) if len(weights) else torch.zeros(len(prediction.regions))
-    groups = {group[0]: group for group in covering(prediction.regions)}
-    ranked = sorted(groups, key=lambda row: -float(most[row]))[: len(COLOURS)]
-    chosen = [row for row in ranked if most[row] >= LEAST_WEIGHT]
+    groups = influential(prediction.regions, weights)
+    chosen = [group[0] for group in groups]
     panel = _boxed(picture, prediction.regions, chosen)
-    names = [label_of(prediction, groups[row]) for row in chosen]
+    names = [label_of(prediction, group) for group in groups]
     table = _table(prediction, weights[:, chosen], panel.height, names)
     title = _wrapped(prediction.text or "(no words)", panel.width + table.width, _font(20))
     top = 2 * MARGIN + 26 * len(title)
@@ -46,6 +44,16 @@ def draw(prediction: GroundedText, picture: Picture) -> Image.Image:
     sheet.paste(panel, (MARGIN, top))
     sheet.paste(table, (panel.width + 2 * MARGIN, top))
     return sheet
+
+
+def influential(regions: Regions, weights: Float[Tensor, "W R"]) -> list[list[int]]:
+    """Return the rows of each group of overlapping regions with an influence, at most eight, the largest first.
+
+    The place of a group gives its number and colour. The first row of a group is its most confident region.
+    """
+    most = weights.abs().amax(0) if len(weights) else torch.zeros(len(regions))
+    groups = [group for group in covering(regions) if most[group[0]] >= LEAST_WEIGHT]
+    return sorted(groups, key=lambda group: -float(most[group[0]]))[: len(COLOURS)]
 
 
 def draw_box(picture: Picture, box: Sequence[float], title: str) -> Image.Image:
@@ -91,11 +99,15 @@ def _boxed(picture: Picture, regions: Regions, chosen: list[int]) -> Image.Image
 
 def label_of(prediction: GroundedText, group: list[int]) -> str:
     """Return the label of a group of overlapping regions: `dog 0.83, and 2 regions that cover it`."""
-    classes, more = prediction.regions.classes, len(group) - 1
-    name = "region"
+    classes, name = prediction.regions.classes, "region"
     if classes is not None and prediction.class_names:
         best = int(classes[group[0]].argmax())
         name = f"{prediction.class_names[best]} {float(classes[group[0], best]):.2f}"
+    return with_covering(name, len(group) - 1)
+
+
+def with_covering(name: str, more: int) -> str:
+    """Return the label of a region with the number of `more` regions that overlap it."""
     cover = "1 region that covers" if more == 1 else f"{more} regions that cover"
     return f"{name}, and {cover} it" if more else name
 

@@ -66,7 +66,7 @@ def check_repository(repository: str) -> None:
 
 
 def push(folder: ModelFolder, repository: str, card: str, private: bool = False) -> str:
-    """Upload all files of a model folder, and its card, as one commit. Return the URL.
+    """Upload the files of a model folder (`files_of`), and its card, as one commit. Return the URL.
 
     Files of an earlier model in the repository are replaced. Other files are kept. Raises CheckpointError if a file is
     damaged or the hub fails, and RecipeError for an invalid name or a missing token.
@@ -99,11 +99,15 @@ def write(folder: ModelFolder, target: Path, card: str) -> None:
 
 
 def files_of(folder: ModelFolder) -> dict[str, Path]:
-    """Return {name in the repository: file to upload}. Raises CheckpointError if a file is damaged or missing."""
+    """Return {name in the repository: file to upload}. The fingerprints of training images are left out, because they
+    show who has an image whether the model was trained on it.
+
+    Raises CheckpointError if a file is damaged or missing.
+    """
     refuse_links_out(folder.folder)
     if hurt := damaged_files(folder.folder):
         raise CheckpointError(f"{hurt[0]}; nothing was pushed")
-    files = {name: folder.folder / name for name in FILES if (folder.folder / name).is_file()}
+    files = {name: folder.folder / name for name in FILES if name != SEEN and (folder.folder / name).is_file()}
     if folder.detector is not None:
         below = (path for path in files_below(folder.detector) if path.is_file() and path.name not in OWN)
         files |= {f"{DETECTOR}/{path.relative_to(folder.detector).as_posix()}": path for path in below}

@@ -12,6 +12,8 @@ from diptych.tasks import tasks_by_verb
 from diptych.tasks.interface import Message
 from diptych.vision.detectors.load import is_drawn
 
+LONGEST = 300  # maximum number of characters that are taken from a model card
+
 
 class ModelFacts(Message):
     """Facts about a model, as the service sends them."""
@@ -21,6 +23,9 @@ class ModelFacts(Message):
     tasks: tuple[str, ...]  # verbs of the model's tasks, such as `caption`
     version: str  # CRC-32 of the weights
     licence: str | None  # licence of the weights, from the folder's model card
+    title: str | None  # heading of the model card (README.md of the folder)
+    about: str | None  # first paragraph of the model card
+    examples: tuple[str, ...]  # texts like those of the training data, such as questions
     knows: str  # kind of images that the model was trained on
     recipe: str | None  # name of the recipe; None for an imported checkpoint
     trained: str | None  # description of the training: task, steps, batch and seed
@@ -59,13 +64,19 @@ def model_facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> Model
     scores = ", ".join(f"{metric} {score:.1f}" for metric, score in validated.items())
     if few is not None and scores:
         scores += f" (of {counted(int(few), 'images')} only: too few for a reliable score)"
+    seen = folder.seen.content if folder.seen is not None else ()
+    knows = f"images like its {counted(seen, 'training images')}" if len(seen) else "images like its training images"
+    card = _card(folder.folder)
     return ModelFacts(
         name=name,
         system=folder.architecture.system,
         tasks=tasks,
         version=f"{folder.weights_checksum:08x}",
-        licence=_licence(folder.folder / CARD),
-        knows="drawn scenes (storybook)" if is_drawn_world(folder) else f"images like those that {detector} detects in",
+        licence=_part(r"---\n(?:.*\n)*?license: *(\S.*)\n(?:.*\n)*?---", card),
+        title=_part(r"(?:.*\n)*?# +(\S.*)", card),
+        about=_part(r"(?:.*\n)*?# +\S.*\n\s*((?:[^#\s].*(?:\n|$))+)", card),
+        examples=folder.architecture.examples,
+        knows="drawn scenes (storybook)" if is_drawn_world(folder) else knows,
         recipe=None if recipe is None else recipe.name,
         trained=trained,
         scores=f"validation: {scores}" if scores else None,
@@ -77,10 +88,15 @@ def model_facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> Model
     )
 
 
-def _licence(card: Path) -> str | None:
-    """Return the licence in the metadata of a model card; None if the card does not state a licence."""
+def _card(folder: Path) -> str:
+    """Return the text of a folder's model card, with links replaced by their texts; "" if there is none."""
     try:
-        stated = re.match(r"---\n(?:.*\n)*?license: *(\S.*)\n(?:.*\n)*?---", text_of(card))
+        return re.sub(r"\[([^\]\n]*)\]\([^)\n]*\)", r"\1", text_of(folder / CARD))
     except (OSError, ValueError):
-        return None
-    return None if stated is None else stated[1]
+        return ""
+
+
+def _part(pattern: str, card: str) -> str | None:
+    """Return the group of a pattern that matches the start of a card, in one line of at most LONGEST characters."""
+    matched = re.match(pattern, card)
+    return None if matched is None else " ".join(matched[1].split())[:LONGEST]

@@ -308,7 +308,7 @@ def check_search(
     """Raise ServingError like `_check`. Also raise it if the query is empty or has no word of the vocabulary."""
     _check(predictor, shortlist, by, gallery)
     if not query.strip():
-        raise ServingError("the query is empty; describe an image, such as 'a red kite over a beach'")
+        raise ServingError("the query is empty; describe an image, such as 'a dog on a beach'")
     for folder in [predictor.folder] + ([] if by is None else [by.folder]):
         if not folder.tokens.knows(folder.tokens.encode(query)):
             raise ServingError(f"{folder.folder} has no word of {query!r} in its vocabulary; use other words")

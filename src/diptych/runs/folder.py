@@ -9,7 +9,8 @@
 - answers.json: answer vocabulary of VQA, or the labels and name of another task
 - validation.json: scores of the validation that chose these weights
 - familiarity.safetensors: used to warn about unusual images (only with the drawn world's detector)
-- seen.safetensors: fingerprints of the model's training images (16 bytes per image; imported checkpoints lack them)
+- seen.safetensors: fingerprints of the model's training images (16 bytes per image; imported checkpoints and models
+  from the hub lack them)
 - detector/: the detector, which extracts regions from new images
 """
 
@@ -20,14 +21,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, SerializeAsAny, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationInfo, field_validator
 from safetensors import SafetensorError
 
 from diptych.core import FeatureContract, Task
 from diptych.core.folders import DETECTOR, INNER, PACKAGED, packaged
+from diptych.data.leakage import FILE as SEEN
 from diptych.data.leakage import SeenImages
 from diptych.data.store.tokens import FILE as TOKENS
 from diptych.data.store.tokens import Tokens
@@ -73,6 +75,8 @@ class Architecture(BaseModel):
     imported: bool = False  # True: the weights are those of an official checkpoint
     diptych: str | None = None  # version of Diptych that wrote the folder
     packages: dict[str, str] = {}  # {package whose plugins the model needs: version}
+    # A few texts of the training data, such as questions, which the page and the model card show as examples.
+    examples: tuple[Annotated[str, Field(max_length=100)], ...] = Field(default=(), max_length=8)
 
     @field_validator("system")
     @classmethod
@@ -327,7 +331,8 @@ def _damaged_files(folder: Path, weights: bool | None = None) -> list[str]:
     checks = _json(folder / CHECKS)
     if not isinstance(checks, dict) or WEIGHTS not in checks or not all(map(_NAME.fullmatch, checks)):
         return [f"{folder / CHECKS} is damaged"]
-    lines = [f"{folder / name} is missing" for name in checks if not (folder / name).is_file()]
+    # SEEN may be missing: it is private, and no part of published models.
+    lines = [f"{folder / name} is missing" for name in checks if name != SEEN and not (folder / name).is_file()]
     for name in checks:
         if weights in (None, name == WEIGHTS) and (folder / name).is_file() and checksum(folder / name) != checks[name]:
             lines.append(f"{folder / name} has changed since it was written (its checksum differs from {CHECKS})")

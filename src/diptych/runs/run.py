@@ -19,7 +19,7 @@ from diptych.runs.predict import left_out, shown_to
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Start
 from diptych.runs.validation import calibration, validation
-from diptych.runs.words import note_tokens
+from diptych.runs.words import example_texts, note_tokens
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.outputs import refuse_replaced
@@ -128,8 +128,9 @@ def _save(learner: Learner, start: Start, result: Result, console: Console) -> M
         tell(console, f"{fitted.line} (fitted on {fitted.questions} questions of {recipe.data.validation})")
     splits, most = (recipe.data.split, recipe.data.validation), recipe.model.max_regions
     familiarity = None if store.hides_images else measured(store, splits, most, start.familiarity)
+    texts = example_texts(store, learner.records, learner.spec.field)
     made = ModelFolder(
-        out, model, learner.architecture, learner.tokens, store.contract, recipe, answers,
+        out, model, derive(learner.architecture, examples=texts), learner.tokens, store.contract, recipe, answers,
         detector=store.detector() or start.detector, validation=scores, familiarity=familiarity,
     )  # fmt: skip
     if os.environ.get("RANK", "0") != "0":

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from diptych.tasks.caption import pretraining_texts
 
 VOCABULARY_SIZE = 8000
 VOCABULARY_LINES = 20_000  # a vocabulary is trained on all captions and this many lines of a text corpus
-RECORDS_COUNTED = 5000  # out-of-vocabulary words are counted in this many records
+RECORDS_COUNTED = 5000  # out-of-vocabulary words and example texts are counted in this many records
+EXAMPLES, LONGEST_EXAMPLE = 5, 60  # number of example texts of a model, and most characters of each
 TOKENS_CHECK = "tokenizer.check"  # file with the checksum of a run's tokeniser
 
 
@@ -46,6 +47,14 @@ def training_texts(store: Store, validation: str = "val") -> list[str]:
             more += words_of(Record(record.key, more=record.more))
     known = {word for text in texts for word in text.split()} if more else set()
     return texts + [text for text in more if not known.issuperset(text.split())]
+
+
+def example_texts(store: Store, records: Sequence[int], field: str) -> tuple[str, ...]:
+    """Return the most frequent short texts of an annotation, such as "questions", in the first records."""
+    entries = [entry for number in records[:RECORDS_COUNTED] for entry in store.words(number).words().get(field, ())]
+    texts = [entry if isinstance(entry, str) else getattr(entry, "text", "") for entry in entries]
+    counts = Counter(text for text in texts if 0 < len(text) <= LONGEST_EXAMPLE)
+    return tuple(text for text, _ in counts.most_common(EXAMPLES))
 
 
 def unknown_words(tokens: Tokens, store: Store, split: str, fields: Collection[str]) -> Counter[str]:

@@ -248,7 +248,7 @@ def write(
 
 def explain_caption(model: interface.TaskModel, record: Record, caption: str) -> interface.Explanation:
     """Return the influence of each region on each word of `caption`. The model need not have generated the caption."""
-    interface.require_text("a caption", caption, "a red kite over a beach")
+    interface.require_text("a caption", caption, "a dog on a beach")
     return _prediction(model, record, caption, 0.0, model.precision(1)).explain()
 
 

@@ -106,7 +106,7 @@ class PageView(Message):
     notes: tuple[str, ...] = ()
     items: tuple[str, ...] = ()
     tables: tuple[ShareTable, ...] = ()
-    sheet: tuple[tuple[str, float], ...] = ()  # (id, score) of each retrieved image
+    sheet: tuple[tuple[str, float, str | None], ...] = ()  # (id, score, name) of each retrieved image
     answer: dict[str, Any] = {}  # the task's answer as JSON, from which this view was built
 
 

@@ -90,15 +90,16 @@ class RetrievalObjectives(Objectives):
 
 
 class SearchRequest(interface.TaskRequest):
-    query: Annotated[
-        interface.Text, interface.Form("What to look for", "a red kite over a beach", argument="query")
-    ] = Field(description="Such as 'a red kite over a beach'.")
+    query: Annotated[interface.Text, interface.Form("What to look for", "a dog on a beach", argument="query")] = Field(
+        description="Such as 'a dog on a beach'."
+    )
     top_k: Annotated[int, interface.Form("How many to show"), Field(ge=1, le=100)] = 12
     """How many to show."""
 
 
 class SearchHit(interface.TaskAnswer):
     score: float
+    name: str | None = Field(default=None, description="In the service: the path below its folder of images.")
 
 
 class SearchHits(interface.Message):
@@ -125,7 +126,7 @@ def _view(_: SearchRequest, message: SearchHits) -> interface.PageView:
     return interface.PageView(
         summary=message.query,
         notes=(f"{len(message.hits)} of {message.searched} images, the best first{unread}",),
-        sheet=tuple((hit.picture, hit.score) for hit in message.hits),
+        sheet=tuple((hit.picture, hit.score, hit.name) for hit in message.hits),
     )
 
 
@@ -156,7 +157,7 @@ RETRIEVAL = TaskSpec(
         help="Rank the service's images by how well they fit a text.",
         words=interface.InterfaceWords(
             does="ranks images by how well they fit a text",
-            example='print(model.search("a red kite", "photos").hits[0].picture)',
+            example='print(model.search("a dog on a beach", "photos")[0].picture)',
         ),
         request=SearchRequest,
         response=SearchHits,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib.metadata import version
@@ -31,12 +31,26 @@ class Score:
     blind: float | None = None  # score of the baseline that does not see the image
     ceiling: float | None = None  # human score: one person's answer or caption is scored against the others
     notes: tuple[str, ...] = ()  # in a comparison: the number of test images that each model was trained on
+    # In a comparison: the name and the score of A and of B (None: not known). `value` is then B minus A.
+    compared: tuple[tuple[str, float | None], ...] = ()
 
     def __repr__(self) -> str:
         interval = "" if self.low is None else f" ({self.low:.1f} to {self.high:.1f})"
         blind = "" if self.blind is None else f"; blind {self.blind:.1f}"
         notes = "".join(f"; {note}" for note in self.notes)
-        return f"<diptych.Score {self.name} {self.value:.1f}{interval}{blind}{notes}>"
+        what = f"{self.name}, B minus A: {self.value:+.1f}" if self.compared else f"{self.name} {self.value:.1f}"
+        return f"<diptych.Score {what}{interval}{blind}{notes}>"
+
+    def _repr_html_(self) -> str | None:
+        if not self.compared:
+            return None
+        interval = "" if self.low is None else f"{self.low:+.1f} to {self.high:+.1f}"
+        rows = [("", self.name, "95% interval"), ("B minus A", f"{self.value:+.1f}", interval)]
+        rows[1:1] = [
+            (f"{place}: {name}", "" if value is None else f"{value:.1f}", "")
+            for place, (name, value) in zip("AB", self.compared, strict=True)
+        ]
+        return html_table(rows) + f"<p>{escape('; '.join(self.notes))}</p>"
 
     @property
     def mark(self) -> str:
@@ -116,8 +130,7 @@ class Scores:
         rows = [(one.name, one.value, one.low, one.high, one.blind, one.ceiling) for one in self.scores]
         shown = [columns, *([name, *("" if one is None else f"{one:.1f}" for one in values)] for name, *values in rows)]
         seen = "" if self.trained_on is None else escape(f"{self.trained_on.text}.")
-        lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in shown)
-        return f"<table>{lines}</table><p>{self._size}. {seen} <b>{self.warning}</b></p>"
+        return f"{html_table(shown)}<p>{self._size}. {seen} <b>{self.warning}</b></p>"
 
     def keys(self) -> list[str]:
         """Return the names of the scores, so that `dict(scores)` maps each name to its `Score`."""
@@ -149,6 +162,12 @@ class Scores:
         for score in scores:
             score["low"], score["high"] = score.pop("interval", (None, None))
         return TypeAdapter(cls).validate_python({**saved, "scores": scores})
+
+
+def html_table(rows: Iterable[Iterable[str]]) -> str:
+    """Return an HTML table of texts."""
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table>{lines}</table>"
 
 
 @dataclass(frozen=True)

@@ -248,8 +248,8 @@ class VqaObjectives(SeenClasses):
 
 class AskRequest(interface.TaskRequest):
     question: Annotated[
-        interface.Text, interface.Form("Question", "what colour is the kite?", argument="questions", each=True)
-    ] = Field(description="Question about the image, such as 'what colour is the kite?'.")
+        interface.Text, interface.Form("Question", "what colour is the dog?", argument="questions", each=True)
+    ] = Field(description="Question about the image, such as 'what colour is the dog?'.")
     explain: bool = Field(default=False, description="Also return the regions, with their influence on the answer.")
 
 
@@ -278,7 +278,7 @@ def answer(model: interface.TaskModel, requests: Sequence[tuple[Record, AskReque
     assert isinstance(task, Vqa)
     samples: list[Sample] = []
     for number, (record, request) in enumerate(requests):
-        interface.require_text("a question", request.question, "what colour is the kite?")
+        interface.require_text("a question", request.question, "what colour is the dog?")
         samples += task.queries(replace(record, questions=(Question(str(number), request.question, ()),)))
     limit = task.answers.sure_above
     with predicting(model.model, len(samples)):
@@ -368,7 +368,7 @@ VQA = TaskSpec(
         help=TASK_VERBS["ask"].help,
         words=interface.InterfaceWords(
             does="answers questions about an image",
-            example='print(model.ask("photo.jpg", "what colour is the kite?"))',
+            example='print(model.ask("photo.jpg", "what colour is the dog?"))',
             pipeline="visual-question-answering",
             limit=_answer_limit,
         ),

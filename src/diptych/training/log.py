@@ -18,6 +18,7 @@ from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.progress import SPARSE_SECONDS, NotebookBar, time_left, training_bar
 
 METRICS = "metrics.jsonl"
+LINE = 120  # maximum number of characters of a line about a step
 SMOOTHED = 20  # number of logged steps over which the progress bar averages each loss
 MOST_STEPS, MOST_VALUE = 10**12, 1e100  # a log line with a higher step or a larger value is treated as damaged
 
@@ -81,12 +82,12 @@ class Log:
             for name, value in _flat({name: value for name, value in fields.items() if name != "examples"}):
                 self.writer.add_scalar(name, value, line.step)
         self.recent.append(line.losses)
-        text = _sentence(line, self.recent)
         if self.bar is not None:
-            self.bar.update(self.task, completed=line.step, description=text)
+            self.bar.update(self.task, completed=line.step, description=_sentence(line, self.recent, LINE))
         elif time.monotonic() - self.shown_at > SPARSE_SECONDS or line.validation or line.step == self.steps:
             self.shown_at = time.monotonic()
-            self.say(f"step {line.step}/{self.steps}  {text}{self._left(line.step)}")
+            step, left = f"step {line.step}/{self.steps}  ", self._left(line.step)
+            self.say(f"{step}{_sentence(line, self.recent, LINE - len(step) - len(left))}{left}")
 
     def _left(self, step: int) -> str:
         if step >= self.steps:
@@ -106,15 +107,29 @@ class Log:
         os.fsync(self.file.fileno())
 
 
-def _sentence(line: LogLine, recent: Iterable[dict[str, float]]) -> str:
-    """Format the mean losses of recent steps, and the validation scores and speed of this step."""
+def _sentence(line: LogLine, recent: Iterable[dict[str, float]], room: int) -> str:
+    """Format the mean losses of recent steps, and the validation scores and speed of this step.
+
+    `room`: maximum number of characters. Losses that do not fit are only counted, then scores.
+    """
     known: dict[str, list[float]] = {}
     for losses in recent:
         for name, value in losses.items():
             known.setdefault(name, []).append(value)
-    means = "  ".join(f"{name} {sum(values) / len(values):.4f}" for name, values in known.items())
-    scores = "".join(f"  {name} {value:.4f}" for name, value in (line.validation or {}).items())
-    return f"{means}{scores}  {line.samples_per_second:.0f} samples/s"
+    means = [f"{name} {sum(values) / len(values):.4f}" for name, values in known.items()]
+    scores = [f"{name} {value:.1f}" for name, value in (line.validation or {}).items()]
+    speed = f"{line.samples_per_second:.0f} samples/s"
+    last = "".join(f"{part}  " for part in _fitting(scores, room - len(speed) - 2)) + speed
+    return "  ".join([*_fitting(means, room - len(last) - 2), last])
+
+
+def _fitting(parts: list[str], room: int) -> list[str]:
+    """Return the first parts that fit into `room` characters, and the number of the others. Return [] if none fits."""
+    for shown in range(len(parts), 0, -1):
+        kept = parts[:shown] + [f"and {len(parts) - shown} more"] * (shown < len(parts))
+        if len("  ".join(kept)) <= room:
+            return kept
+    return []
 
 
 def _drop_lines(path: Path, after: int) -> Sequence[str]:

@@ -1,6 +1,8 @@
 // The page: an image, a task and its fields; the models' answers; earlier answers; a link to the settings.
 // It knows no task by name: /v1/forms lists the fields of each task, and answers arrive arranged for display (PageView).
+import { correction, download, forget, showCount } from "/corrections.js";
 import { readHistory, thumbnail, writeHistory } from "/history.js";
+import { listenForTheme } from "/theme.js";
 import { byId, element, showPicture, shown, uncover } from "/view.js";
 
 const VIEW = "application/vnd.diptych.page+json";
@@ -18,18 +20,27 @@ const capable = (task) => state.models.filter((model) => model.tasks.includes(ta
 
 // The image
 
-function take(file) {
-  if (!file) return false;
-  if (file.type && !file.type.startsWith("image/")) { complain(`“${file.name}” is not an image; choose a JPEG, PNG or WebP.`); return false; }
+function load(file, source = null, button = null) {
   complain("");
   stop();
   if (state.picture) URL.revokeObjectURL(byId("chosen").src);
-  [state.picture, state.source] = [file, null];
+  [state.picture, state.source] = [file, source];
   showPicture(URL.createObjectURL(file), `The chosen image, ${file.name || "pasted"}`);
   byId("results").replaceChildren();
-  markExample(null);
+  markExample(button);
   say("The image is loaded.");
-  return true;
+}
+
+// Take an image and ask at once, unless a field has to be filled in first.
+async function take(file, source = null, button = null) {
+  if (!file) return;
+  if (file.type && !file.type.startsWith("image/")) { complain(`“${file.name}” is not an image; choose a JPEG, PNG or WebP.`); return; }
+  load(file, source, button);
+  const task = [state.task, ...offered()].find((one) => state.forms[one]?.pictured);
+  if (!task) return;
+  if (task !== state.task) choose(task);
+  const missing = missingField();
+  if (missing) byId(`field-${missing.name}`).focus(); else await ask();
 }
 
 function removePicture() {
@@ -46,16 +57,13 @@ function markExample(chosen) {
   for (const one of byId("examples").children) one.setAttribute("aria-pressed", one === chosen);
 }
 
-// Take an example and ask at once, unless a field has to be filled in first.
-async function takeExample(button, name, address) {
+// Take an image of the service: an example or a hit of a search.
+async function takeServed(id, name, button = null) {
+  const address = `/v1/pictures/${id}?large=true`;
   let found = null;
   try { found = await fetch(address); } catch { /* the service is gone: the next line reports it */ }
-  if (!found?.ok) { complain("The example could not be loaded; is the service still running?"); return; }
-  take(new File([await found.blob()], `${name}.${found.headers.get("Content-Type") === "image/jpeg" ? "jpg" : "png"}`));
-  state.source = address;
-  markExample(button);
-  const missing = missingField();
-  if (missing) byId(`field-${missing.name}`).focus(); else await ask();
+  if (!found?.ok) { complain("The image could not be loaded; is the service still running?"); return; }
+  await take(new File([await found.blob()], name), address, button);
 }
 
 function listenForPictures() {
@@ -73,14 +81,14 @@ function listenForPictures() {
   byId("chosen").addEventListener("error", () => { if (state.picture) say("This browser cannot show the image; the models may still read it."); });
   new ResizeObserver(uncover).observe(byId("boxes"));
   byId("remove").addEventListener("click", removePicture);
-  byId("regions").addEventListener("click", () => byId("regions").setAttribute("aria-pressed", !byId("stage").classList.toggle("bare")));
+  byId("regions").addEventListener("click", () => { byId("regions").setAttribute("aria-pressed", byId("stage").classList.toggle("all")); uncover(); });
 }
 
 function showExamples(names) {
   byId("examples").hidden = !names.length;
-  names.forEach((name, row) => {
-    const address = `/v1/pictures/${name}`;
-    const button = element("button", { type: "button", "aria-pressed": "false", "aria-label": `Example ${row + 1}`, onclick: () => takeExample(button, `example-${row + 1}`, address) }, element("img", { src: address, alt: "" }));
+  if (names.length) byId("drop-text").textContent = "Drop an image here, paste one, choose one, or take an example.";
+  names.forEach(([id, name], row) => {
+    const button = element("button", { type: "button", "aria-pressed": "false", "aria-label": `Example ${row + 1}`, title: name, onclick: () => takeServed(id, name, button) }, element("img", { src: `/v1/pictures/${id}`, alt: "" }));
     byId("examples").append(button);
   });
 }
@@ -119,6 +127,15 @@ function field({ name, label, type = "text", hint, wanted, value, min, max }) {
   return element("label", { class: "field" }, element("span", {}, label), input);
 }
 
+// Texts of the training data as buttons, each of which fills the field and asks.
+function chips(task) {
+  const wanted = state.forms[task].fields.filter((one) => one.wanted);
+  const texts = capable(task).find(({ examples }) => examples.length)?.examples ?? [];
+  if (wanted.length !== 1 || wanted[0].type === "lines" || !texts.length) return [];
+  const fill = (text) => { byId(`field-${wanted[0].name}`).value = text; if (state.picture || !state.forms[task].pictured) ask(); };
+  return [element("p", { class: "chips", role: "group", "aria-label": "Examples of texts" }, ...texts.map((text) => element("button", { type: "button", onclick: () => fill(text) }, text)))];
+}
+
 function choose(task, values = {}) {
   state.task = task;
   for (const tab of byId("tasks").children) {
@@ -129,7 +146,9 @@ function choose(task, values = {}) {
   byId("panel").setAttribute("aria-labelledby", `tab-${task}`);
   const { fields, pictured, name } = state.forms[task];
   const more = fields.filter((one) => one.more);
-  byId("fields").replaceChildren(...fields.filter((one) => !one.more).map(field));
+  const plain = fields.filter((one) => !one.more);
+  byId("fields").replaceChildren(...plain.map(field));
+  byId("fields").firstChild?.after(...chips(task));
   if (more.length) byId("fields").append(element("details", {}, element("summary", {}, "More settings"), ...more.map(field)));
   for (const [key, value] of Object.entries(values)) {
     const input = byId(`field-${key}`);
@@ -214,19 +233,22 @@ async function ask(event) {
   busy(true);
   say(pictured ? "The image was sent; the model is computing…" : "Searching the images…");
   const settled = await Promise.allSettled(models.map((model) => post(task, model, asked, signal)));
+  const image = byId("chosen");
+  if (file) await image.decode().catch(() => null);
   if (signal.aborted) return;
   busy(false);
   const failed = settled.filter((one) => one.status === "rejected").map(({ reason }) => (reason instanceof TypeError ? "The service cannot be reached; is it still running?" : reason.message));
   const answers = settled.filter((one) => one.status === "fulfilled").map((one) => one.value);
   if (failed.length) complain([...new Set(failed)].join(" "));
   if (!answers.length) return;
-  const image = byId("chosen");
-  if (file) await image.decode().catch(() => null);
   const entry = { id: crypto.getRandomValues(new Uint32Array(2)).join("-"), task, asked, answers, file: file?.name || "image", source: file && state.source, size: [image.naturalWidth || 1, image.naturalHeight || 1], thumbnail: file && thumbnail(image) };
+  // The same question again, right after itself, replaces its earlier answer.
+  const [newest] = state.history, key = (one) => JSON.stringify([one.task, one.asked, one.answers.map(({ model }) => model)]);
+  const again = newest && key(newest) === key(entry) && state.files.get(newest.id) === (file ?? undefined);
   if (file) state.files.set(entry.id, file);
   show(entry);
   say("Done", `: ${summary(entry)}`);
-  keep([entry, ...state.history]);
+  keep([entry, ...state.history.slice(again ? 1 : 0)]);
 }
 
 function busy(on) {
@@ -257,7 +279,7 @@ function inWords(timing) {
 function show(entry) {
   const first = state.forms[entry.task].fields.find((one) => one.wanted);
   const made = entry.answers.map(({ model, view, timing }) => {
-    const { nodes, claim } = shown(view, entry.size);
+    const { nodes, claim } = shown(view, entry.size, offered().some((task) => state.forms[task].pictured) && takeServed);
     const title = entry.answers.length > 1 ? element("h2", {}, model) : null;
     const words = first ? element("p", { class: "asked" }, entry.asked[first.name]?.toString()) : null;
     return { claim, box: element("div", { class: "answer" }, ...[title, words].filter(Boolean), ...nodes, element("p", { class: "note" }, inWords(timing)), ...tools(entry, model, view)) };
@@ -299,9 +321,13 @@ function tools(entry, model, view) {
   const text = view.words ?? (view.verdicts.join("\n") || view.summary);
   const raw = element("pre", { tabindex: 0, hidden: true, role: "region", "aria-label": "JSON" }, json);
   const toggle = element("button", { type: "button", "aria-expanded": "false", onclick: () => { raw.hidden = !raw.hidden; toggle.setAttribute("aria-expanded", !raw.hidden); } }, "JSON");
+  const [field] = Object.entries(answer).find(([, value]) => value === view.words && view.words !== undefined) ?? [];
+  const asked = Object.fromEntries(state.forms[entry.task].fields.filter((one) => one.wanted).map(({ name }) => [name, entry.asked[name]]));
+  const form = field && correction(entry.file, asked, field, view.words, () => { keep(state.history); say("The correction is kept in this browser; download all of them under History."); });
+  const correct = form && element("button", { type: "button", onclick: () => { form.hidden = !form.hidden; if (!form.hidden) form.firstChild.focus(); } }, "Correct this");
   const button = (name, what, made) => element("button", { type: "button", onclick: () => copy(made(), what) }, name);
   return [element("p", { class: "tools" }, button("Copy", "The answer", () => text), button("Copy as curl", "The command", () => curl(entry, model)), toggle,
-    button("Copy a link", "The link", () => location.origin + location.pathname + settings())), raw];
+    button("Copy a link", "The link", () => location.origin + location.pathname + settings()), correct), form, raw].filter(Boolean);
 }
 
 // Earlier answers
@@ -309,7 +335,7 @@ function tools(entry, model, view) {
 function keep(entries) {
   state.history = writeHistory(entries);
   for (const id of state.files.keys()) if (!state.history.some((one) => one.id === id)) state.files.delete(id);
-  byId("visit-panel").hidden = !state.history.length;
+  byId("visit-panel").hidden = !showCount() && !state.history.length;
   byId("visit").replaceChildren(...state.history.map((entry) => {
     const text = `${state.forms[entry.task].name}: ${summary(entry)}`;
     const image = entry.thumbnail && element("img", { src: entry.thumbnail, alt: "" });
@@ -323,7 +349,7 @@ function recall(entry) {
   complain("");
   if (capable(entry.task).length) choose(entry.task, entry.asked);
   const file = state.files.get(entry.id);
-  if (file) take(file);
+  if (file) load(file, entry.source);
   else if (state.forms[entry.task].pictured) {
     state.picture = null;
     showPicture(entry.thumbnail, "The thumbnail of an earlier image");
@@ -334,22 +360,11 @@ function recall(entry) {
   window.scrollTo({ top: 0 });
 }
 
-// What the models are; light and dark
+// What the models are
 
 function about(model) {
   const facts = [["System", model.system], ["Knows", model.knows], ["Can", model.tasks.map((task) => state.forms[task].name).join(", ") || "no task of this page"], ["Version", model.version], ["Licence", model.licence || "not stated"], ["Recipe", model.recipe || "imported"], ["Trained", model.trained], ["Scores", model.scores], ["Weights", `${(model.parameters / 1e6).toFixed(1)} million`], ["Vocabulary", `${model.vocabulary} pieces of words`], ["Detector", model.detector], ["Classes", model.sees.slice(0, 40).join(", ") + (model.sees.length > 40 ? `, and ${model.sees.length - 40} more` : "")]];
   return [element("h3", {}, model.name), element("table", { class: "facts" }, element("tbody", {}, ...facts.filter(([, value]) => value).map(([name, value]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)))))];
-}
-
-function listenForTheme() {
-  const root = document.documentElement, key = "diptych-theme";
-  const set = (theme) => { if (theme === "light" || theme === "dark") root.dataset.theme = theme; };
-  try { set(localStorage.getItem(key)); } catch { /* storage is switched off */ }
-  byId("theme").addEventListener("click", () => {
-    const dark = (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-    set(dark ? "light" : "dark");
-    try { localStorage.setItem(key, root.dataset.theme); } catch { /* kept until the page is left */ }
-  });
 }
 
 async function start() {
@@ -359,7 +374,8 @@ async function start() {
   byId("form").addEventListener("change", remember);
   byId("cancel").addEventListener("click", cancel);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape" && !byId("drawer").open) cancel(); });
-  byId("clear").addEventListener("click", () => keep([]));
+  byId("clear").addEventListener("click", () => { forget(); keep([]); });
+  byId("download").addEventListener("click", download);
   byId("open-drawer").addEventListener("click", () => byId("drawer").showModal());
   byId("close-drawer").addEventListener("click", () => byId("drawer").close());
   byId("drawer").addEventListener("click", (event) => { if (event.target === byId("drawer")) byId("drawer").close(); });
@@ -368,7 +384,9 @@ async function start() {
   const [{ models, examples }, forms] = await Promise.all(found.map((one) => one.json()));
   state.forms = Object.fromEntries(forms.map((one) => [one.task, one]));
   state.models = models;
-  byId("knows").textContent = `It knows ${[...new Set(models.map((model) => model.knows))].join("; ")}.`;
+  const said = (name) => [...new Set(models.map((model) => model[name]).filter(Boolean))];
+  document.title = byId("title").textContent = said("title").join(" · ") || "Diptych";
+  byId("knows").textContent = said("about").join(" ") || `It knows ${said("knows").join("; ")}.`;
   byId("about").replaceChildren(...models.flatMap(about));
   showTasks();
   showUnserved();

@@ -49,6 +49,7 @@ export function uncover() {
 }
 
 // A region as a button over the image; `box` is left, top, width and height in an image of `size` pixels.
+// `rank`: its place by influence; null for a region that changes no word, which shows only among all regions.
 function region(box, size, label, name, rank, kind = "button") {
   const given = kind === "button" ? { type: "button" } : { role: "img" };
   const made = element(kind, { ...given, class: "region", "aria-label": name }, label ? element("i", {}, label) : null);
@@ -57,6 +58,7 @@ function region(box, size, label, name, rank, kind = "button") {
   made.classList.toggle("right", left > 75);
   made.classList.toggle("high", top < 7);
   made.classList.toggle("quiet", rank >= TAGGED);
+  made.classList.toggle("idle", rank === null);
   return made;
 }
 
@@ -83,8 +85,13 @@ function explained(text, explanation) {
   const idle = "Choose a word to see the regions that it depends on, or a region to see its words.";
   const note = element("p", { class: "note", role: "status" }, idle);
   const name = (row) => `region ${row + 1}${regions[row].label ? `, ${regions[row].label}` : ""}`;
+  // Regions that cover each other have equal weights; the first stands for all.
+  const columns = regions.map((_, row) => weights.map((line) => line[row]));
+  const first = columns.map(String).map((column, row, all) => all.indexOf(column) === row);
+  const most = columns.map((column, row) => (first[row] ? Math.max(0, ...column) : 0));
+  const rank = (row) => (most[row] > STRONG ? most.filter((one) => one > most[row]).length : null);
   const strong = (pairs) => pairs.filter(([, weight]) => weight > STRONG).sort((one, other) => other[1] - one[1]).slice(0, 3);
-  const boxes = regions.map(({ box, label, score }, row) => region(box, [width, height], label, `${name(row)}, confidence ${percent(score)}`, row));
+  const boxes = regions.map(({ box, label, score }, row) => region(box, [width, height], label && `${label} ${percent(score)}`, `${name(row)} ${percent(score)}`, rank(row)));
   const buttons = explanation.words.map((word) => element("button", { type: "button" }, word));
   // The smallest regions on top, so that each can be pointed at.
   const area = (box) => { const [, , w, h] = regions[boxes.indexOf(box)].box; return w * h; };
@@ -107,11 +114,17 @@ function explained(text, explanation) {
     light(box, buttons, (at) => weights[at][row] > STRONG, pairs.length ? `${name(row)} makes ${text}.` : `${name(row)} alone changes no word much.`);
   }, dark));
   buttons.forEach((button, at) => lights(button, () => {
-    const pairs = strong(regions.map((_, row) => [name(row), weights[at][row]]));
+    const pairs = strong(regions.map((_, row) => [name(row), first[row] ? weights[at][row] : 0]));
     const text = pairs.map(([where, weight]) => `${times(weight)} likelier with ${where}`).join("; ");
-    light(button, boxes, (row) => weights[at][row] > STRONG, pairs.length ? `“${explanation.words[at]}” is ${text}.` : `No region alone changes “${explanation.words[at]}” much.`);
+    light(button, boxes, (row) => first[row] && weights[at][row] > STRONG, pairs.length ? `“${explanation.words[at]}” is ${text}.` : `No region alone changes “${explanation.words[at]}” much.`);
   }, dark));
-  buttons.forEach((button, at) => words.append(at ? " " : "", button));
+  // The text itself, with its words as buttons: signs stand where the text has them.
+  let end = 0;
+  buttons.forEach((button, at) => {
+    const place = text.toLowerCase().indexOf(explanation.words[at].toLowerCase(), end);
+    words.append(place < 0 ? " " : text.slice(end, place), button);
+    end = place < 0 ? end : place + explanation.words[at].length;
+  });
   return { nodes: [words, note], claim };
 }
 
@@ -120,13 +133,18 @@ function likeliest({ title, rows }) {
   return element("table", {}, element("caption", { class: "note" }, title), element("tbody", {}, ...rows.map(row)));
 }
 
-function sheet(pictures, summary) {
-  return element("ol", { class: "sheet" }, ...pictures.map(([name, score], row) => element("li", {}, element("img", { src: `/v1/pictures/${name}`, alt: `Number ${row + 1} for: ${summary}`, loading: "lazy" }), score.toFixed(3))));
+function sheet(pictures, summary, take) {
+  return element("ol", { class: "sheet" }, ...pictures.map(([id, score, name], row) => {
+    const small = `/v1/pictures/${id}`, alt = `Number ${row + 1} for: ${summary}`;
+    const link = element("a", { href: `${small}?large=true`, target: "_blank" }, element("img", { src: small, alt, loading: "lazy" }));
+    return element("li", {}, link, element("span", { class: "name" }, name), element("span", {}, score.toFixed(3)),
+      take && element("button", { type: "button", "aria-label": `Ask about ${name || `number ${row + 1}`}`, onclick: () => take(id, name || `number-${row + 1}`) }, "Ask about it"));
+  }));
 }
 
 // Return the nodes of an answer (PageView in tasks/interface.py) and `claim`, which shows its regions on the stage.
-// `size`: width and height of the image in pixels.
-export function shown(view, size) {
+// `size`: width and height of the image in pixels. `take(id, name)`: takes an image of a sheet; null: no task can.
+export function shown(view, size, take) {
   const { summary, words, explanation, box, verdicts, notes, items, tables, answer } = view;
   let nodes = [], claim = () => showBoxes([]);
   if (words !== undefined) ({ nodes, claim } = explained(words, explanation));
@@ -140,6 +158,6 @@ export function shown(view, size) {
   nodes.push(...verdicts.map((text) => element("p", { class: "verdict" }, text)), ...notes.map((text) => element("p", { class: "note" }, text)));
   if (items.length) nodes.push(element("ul", {}, ...items.map((text) => element("li", {}, text))));
   nodes.push(...tables.map(likeliest));
-  if (view.sheet.length) nodes.push(sheet(view.sheet, summary));
+  if (view.sheet.length) nodes.push(sheet(view.sheet, summary, take));
   return { nodes, claim };
 }

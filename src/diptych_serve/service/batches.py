@@ -112,7 +112,11 @@ class RequestBatches:
             raise RequestRefused(503, reason) from error
         named, used = self.gallery.name, predictor.precision
         best = searched.hits[: job.request.top_k]
-        hits = tuple(SearchHit(picture=named(hit.picture), precision=used, score=hit.score) for hit in best)
+        title = self.gallery.title
+        hits = tuple(
+            SearchHit(picture=named(hit.picture), name=title(hit.picture), precision=used, score=hit.score)
+            for hit in best
+        )
         return SearchHits(query=job.request.query, hits=hits, searched=searched.readable, refused=len(searched.refused))
 
 

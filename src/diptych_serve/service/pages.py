@@ -12,13 +12,12 @@ from starlette.responses import HTMLResponse, Response
 from diptych.inference.model_facts import ModelFacts
 from diptych.tasks import interfaces, tasks_by_verb
 from diptych.tasks.interface import Message
-from diptych_serve.service.pictures import EXAMPLES
 from diptych_serve.service.problems import RequestRefused
 from diptych_serve.service.service import Service
 
 FOLDER = "page"
 SCRIPT = "text/javascript"
-SCRIPTS = dict.fromkeys(("page.js", "view.js", "history.js", "docs.js"), SCRIPT)
+SCRIPTS = dict.fromkeys(("page.js", "view.js", "history.js", "corrections.js", "theme.js", "docs.js"), SCRIPT)
 ASSETS = {**SCRIPTS, "page.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
@@ -27,7 +26,7 @@ class Models(Message):
 
     models: tuple[ModelFacts, ...]
     searches: bool  # True if there are images to search
-    examples: tuple[str, ...]  # ids of example images, for /v1/pictures/{id}
+    examples: tuple[tuple[str, str], ...]  # (id for /v1/pictures/{id}, file name) of each example image
 
 
 class State(Message):
@@ -70,19 +69,20 @@ class Pages:
 
     async def models(self) -> Models:
         service = self.service
-        examples = list(service.examples)
-        if not examples and service.gallery is not None:
-            examples = await asyncio.to_thread(service.gallery.first, EXAMPLES)
-        return Models(models=tuple(service.facts), searches=service.gallery is not None, examples=tuple(examples))
+        examples = [(name, f"{name}.png") for name in service.drawn]
+        if service.gallery is not None:
+            examples = await asyncio.to_thread(service.gallery.first)
+        searches = any("search" in tasks for tasks in service.tasks.values())
+        return Models(models=tuple(service.facts), searches=searches, examples=tuple(examples))
 
-    async def picture(self, name: str) -> Response:
-        if (drawn := self.service.examples.get(name)) is not None:
+    async def picture(self, name: str, large: bool = False) -> Response:
+        if (drawn := self.service.drawn.get(name)) is not None:
             return Response(drawn, media_type="image/png")
         gallery = self.service.gallery
-        small = None if gallery is None else await asyncio.to_thread(gallery.thumbnail, name)
-        if small is None:
+        shown = None if gallery is None else await asyncio.to_thread(gallery.shown, name, large)
+        if shown is None:
             raise RequestRefused(404, "no search since the service started has found this image; search again")
-        return Response(small, media_type="image/jpeg")
+        return Response(shown, media_type="image/jpeg")
 
     async def forms(self) -> list[dict[str, Any]]:
         """Return, for each task, the fields of its form on the web page, and commands to train and serve a model."""

@@ -4,17 +4,18 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Mapping
-from functools import cache
-from itertools import islice
+from functools import cache, lru_cache
 from pathlib import Path
 
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import bytes_of
+from diptych.runtime.terminal import printable
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.image_files import as_jpeg, find_pictures
 
-THUMBNAIL = 480  # longer side of a thumbnail in pixels
+THUMBNAIL, LARGE = 480, 1600  # longer side in pixels of a thumbnail, and of an image that is looked at
 EXAMPLES = 6
+KEPT = 200  # thumbnails that are kept in memory, about 8 MB
 
 
 class PictureGallery:
@@ -24,6 +25,7 @@ class PictureGallery:
         self.folder, self.address = folder, address  # address: URL of the database with the vectors
         self._secret = secrets.token_bytes(32)
         self._named: dict[str, Path] = {}
+        self._small = lru_cache(KEPT)(self._jpeg)
 
     def name(self, path: Path) -> str:
         """Return the id of an image. From then on, the image can be requested by this id."""
@@ -31,19 +33,27 @@ class PictureGallery:
         self._named[name] = path
         return name
 
-    def thumbnail(self, name: str) -> bytes | None:
-        """Return a small JPEG of the image with this id; None if the id is unknown or the image cannot be read."""
+    def shown(self, name: str, large: bool = False) -> bytes | None:
+        """Return a JPEG of the image with this id; None if the id is unknown or the image cannot be read."""
         path = self._named.get(name)
         if path is None:
             return None
         try:
-            return as_jpeg(shared_decoders().open(path), THUMBNAIL, 85)
+            return self._jpeg(path, LARGE) if large else self._small(path)
         except DataError:
             return None
 
-    def first(self, count: int) -> list[str]:
-        """Return the ids of the first `count` images."""
-        return [self.name(path) for path in islice(find_pictures(self.folder), count)]
+    @staticmethod
+    def _jpeg(path: Path, side: int = THUMBNAIL) -> bytes:
+        return as_jpeg(shared_decoders().open(path), side, 85)
+
+    def first(self) -> list[tuple[str, str]]:
+        """Return the ids and names of the first images."""
+        return [(self.name(path), self.title(path)) for path in find_pictures(self.folder)[:EXAMPLES]]
+
+    def title(self, path: Path) -> str:
+        """Return the path of an image below the folder, in printable characters."""
+        return printable(path.relative_to(self.folder).as_posix())
 
 
 @cache

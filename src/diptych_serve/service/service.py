@@ -13,7 +13,7 @@ from fastapi import Request
 from diptych.inference.model_facts import ModelFacts, is_drawn_world, model_facts, offered_tasks
 from diptych.inference.predictor import Predictor
 from diptych.inference.search import Progress
-from diptych.runtime.errors import DiptychError, GalleryError, ServingError
+from diptych.runtime.errors import DataError, DiptychError, GalleryError, ServingError
 from diptych.tasks import interfaces
 from diptych.tasks.interface import Message, TaskRequest
 from diptych.vision.detectors.detector import Picture
@@ -49,12 +49,12 @@ class Service:
         self.openers = Openers(self.limits)
         self.arriving = Arriving(self.limits)
         self.opening = 0  # number of images that are being decoded or wait for a decoder
-        self.examples: Mapping[str, bytes] = {}
-        if any(is_drawn_world(predictor.folder) for predictor in self.models.values()):
-            self.examples = drawn_examples()
+        self.drawn: Mapping[str, bytes] = {}
+        if self.gallery is None and any(is_drawn_world(predictor.folder) for predictor in self.models.values()):
+            self.drawn = drawn_examples()
 
     def warm(self, progress: Progress | None = None) -> None:
-        """Run each model once, because the first pass is slow. Extract the regions of the gallery.
+        """Run each model once, because the first pass is slow. Extract the regions of the gallery, and shrink examples.
 
         So errors of a detector or gallery are raised before the first request. `progress`: shows what is extracted.
         """
@@ -69,6 +69,10 @@ class Service:
                     raise
                 except ServingError:  # the vocabulary lacks these words, so the first request extracts the regions
                     pass
+        if self.gallery is not None:
+            shown = [self.gallery.shown(name) for name, _ in self.gallery.first()]
+            if not shown:
+                raise DataError(f"found no image in {self.gallery.folder}; pass a folder of images")
 
     def stop(self) -> None:
         """Reject waiting requests, finish requests in progress within the deadline, and end the decoding processes."""

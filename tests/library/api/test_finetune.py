@@ -62,6 +62,7 @@ def test_a_run_has_its_metrics_curves_and_model(pretrained: Run, world: Path) ->
         run.plot().save("curves.png")
     assert Path("curves.svg").read_text() == str(run.plot())
     assert isinstance(run.model.caption(next(world.rglob("*.png"))), str)
+    assert 0 < len(run.model.predictor.folder.architecture.examples) <= 5, "captions of training, for page and card"
     assert repr(run) == f"<diptych.Run {run.folder}: {CAPTION}, finished at step 4>"
 
 

@@ -46,6 +46,10 @@ def test_a_model_is_scored_and_compared_on_the_same_images(captioner: Run, world
     same = compare(captioner.folder, model, Store(captioner.folder / "store"))
     assert (same.name, same.value, same.low, same.high) == ("CIDEr", 0, 0, 0)
     assert same.notes[-1] == "only 6 images: too few for a reliable comparison"
+    (first, one), (second, other) = same.compared
+    assert str(captioner.folder) in first
+    assert second
+    assert one == other == pytest.approx(cider.value)
 
 
 def test_data_with_many_bad_entries_is_scored_only_where_that_is_allowed(captioner: Run, world: Path) -> None:

@@ -7,18 +7,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from huggingface_hub import constants
 
 import diptych
 from diptych.api.model import Model
 from diptych.cli import app
+from diptych.data.leakage import SeenImages
 from diptych.inference import hub
 from diptych.inference.card import Publisher, model_card
 from diptych.inference.predictor import Predictor
 from diptych.runs.folder import open_model
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
+from diptych.systems import find_recipe
 from tests.support.hub import TOKEN, Hub, running_hub
 from tests.support.service import make_model, picture
 
@@ -183,6 +186,35 @@ def test_a_damaged_folder_is_not_pushed(stub: Hub, tmp_path: Path) -> None:
 def test_a_name_that_cannot_be(model: Predictor, name: str) -> None:
     with pytest.raises(RecipeError, match=r"invalid repository name .*; expected user/name"):
         app(["push", str(model.folder.folder), name], standalone_mode=False)
+
+
+def test_fingerprints_of_training_images_stay_here(
+    model: Predictor, stub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever has an image could find out with them whether the model was trained on it."""
+    seen = SeenImages(np.array([3, 7], np.uint64), np.array([1, 2], np.uint64))
+    Predictor(replace(model.folder, seen=seen).save(tmp_path / "model"))
+    stub.repositories["me/kites"] = {"seen.safetensors": b"of an earlier model"}
+    app(["push", str(tmp_path / "model"), "me/kites"], standalone_mode=False)
+    there = stub.repositories["me/kites"]
+    assert "seen.safetensors" not in there
+    assert b"(seen.safetensors) are not published: the training images of this model are unknown." in there["README.md"]
+    assert diptych.load("me/kites").predictor.folder.seen is None
+    assert diptych.load(tmp_path / "model").predictor.folder.seen is not None
+    given = ["push", str(tmp_path / "model"), "me/kites", "--dry-run", "--out", str(tmp_path / "out")]
+    capsys.readouterr()
+    app(given, standalone_mode=False)
+    assert "; left out: seen.safetensors, the fingerprints of the training images" in capsys.readouterr().out
+    assert not (tmp_path / "out" / "seen.safetensors").exists()
+
+
+def test_the_card_asks_what_the_training_data_asks(model: Predictor, tmp_path: Path) -> None:
+    examples = ("which colour does the ball have", "where is this")
+    learnt = replace(model.folder, architecture=derive(model.folder.architecture, heads=("answer",), examples=examples),
+                     recipe=find_recipe("unified-vlp/small/vqa", []))  # fmt: skip
+    card = model_card(learnt, "me/balls", Publisher())
+    assert 'print(model.ask("photo.jpg", "which colour does the ball have"))' in card
+    assert "kite" not in card
 
 
 def test_a_dry_run_writes_what_would_be_pushed(model: Predictor, stub: Hub, tmp_path: Path) -> None:

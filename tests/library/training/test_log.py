@@ -85,6 +85,22 @@ def test_lines_show_means_of_the_last_steps_and_the_time_left(tmp_path, monkeypa
     assert written(23, (50, {"word": 8.0}))[-1].endswith("30 samples/s"), "at the end no time is left"
 
 
+def test_a_line_has_at_most_120_characters(tmp_path):
+    """Losses that do not fit are counted; scores, by which weights are chosen, stand before them."""
+    losses = {f"masked_region_class/{number}": 0.6926 for number in range(9)}
+    out = StringIO()
+    with Log(tmp_path, 0, 50, Console(file=out, width=1000)) as log:
+        log.write(LogLine(1, losses, 1.0, 0.1, 2.0, 30.0))
+        log.write(LogLine(2, losses, 1.0, 0.1, 2.0, 30.0, {f"BLEU-{number}": 58.96 for number in range(5)}))
+        log.write(LogLine(50, {}, 1.0, 0.1, 2.0, 30.0, {"a score " * 20: 1.0}))
+    plain, scored, last = out.getvalue().splitlines()
+    assert max(map(len, (plain, scored))) <= 120
+    assert plain.startswith("step 1/50  masked_region_class/0 0.6926  masked_region_class/1 0.6926  and 7 more  30 ")
+    assert "  BLEU-0 59.0  BLEU-1 59.0  BLEU-2 59.0  BLEU-3 59.0  BLEU-4 59.0  30 samples/s" in scored
+    assert last == "step 50/50  30 samples/s"
+    assert lines(tmp_path)[0]["losses"] == losses, "the file has all"
+
+
 def test_a_bar_on_a_terminal(tmp_path):
     said = told(tmp_path, True)
     assert "6/6" in said

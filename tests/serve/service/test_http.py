@@ -292,7 +292,7 @@ def test_images_of_the_gallery_are_decoded_by_processes(tmp_path, monkeypatch: p
     gallery = PictureGallery(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr("diptych.vision.image_files._opened", lambda *_: pytest.fail("decoded in this process"))
-        assert gallery.thumbnail(gallery.first(1)[0]) is not None
+        assert gallery.shown(gallery.first()[0][0]) is not None
 
 
 @pytest.mark.parametrize(

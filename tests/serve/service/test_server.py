@@ -226,10 +226,13 @@ def test_a_port_that_is_taken_is_told(model):
             app(["serve", str(model.folder.folder), "--port", str(port)], standalone_mode=False)
 
 
-def test_pictures_want_a_model_that_searches(tmp_path):
+def test_a_folder_without_images_is_refused_without_a_model_that_searches(tmp_path):
     make_model(tmp_path, ["word"])
-    with pytest.raises(RecipeError, match=r"--images .* needs a model that can search, but none of .* can; train one"):
-        app(["serve", str(tmp_path / "model"), "--images", str(tmp_path), "--port", "0"], standalone_mode=False)
+    with pytest.raises(DataError, match=r"found no image in .*nowhere; pass a folder of images"):
+        app(
+            ["serve", str(tmp_path / "model"), "--images", str(tmp_path / "nowhere"), "--port", "0"],
+            standalone_mode=False,
+        )
 
 
 def test_a_missing_extra_is_one_sentence(model, monkeypatch):

@@ -211,4 +211,4 @@ def model_fingerprint(model: ModelFolder) -> str:
     It identifies the model in stored scores.
     """
     data = "" if model.recipe is None else model.recipe.data.model_dump_json()
-    return digest(model.model, model.architecture.model_dump_json() + model.model.precision + data)
+    return digest(model.model, model.architecture.model_dump_json(exclude={"examples"}) + model.model.precision + data)
