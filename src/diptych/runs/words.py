@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from diptych.core import Record, names_for_tags
+from diptych.core import Expression, Question, Record, Statement, TaskItem, names_for_tags
 from diptych.core.record import READ, WORDED
 from diptych.data.store.corpus import Lines
 from diptych.data.store.store import Store, iterate, splits_in
@@ -52,8 +52,8 @@ def training_texts(store: Store, validation: str = "val") -> list[str]:
 def example_texts(store: Store, records: Sequence[int], field: str) -> tuple[str, ...]:
     """Return the most frequent short texts of an annotation, such as "questions", in the first records."""
     entries = [entry for number in records[:RECORDS_COUNTED] for entry in store.words(number).words().get(field, ())]
-    texts = [entry if isinstance(entry, str) else getattr(entry, "text", "") for entry in entries]
-    counts = Counter(text for text in texts if 0 < len(text) <= LONGEST_EXAMPLE)
+    texts = (entry.text if isinstance(entry, TEXTED) else entry for entry in entries)
+    counts = Counter(text for text in texts if isinstance(text, str) and 0 < len(text) <= LONGEST_EXAMPLE)
     return tuple(text for text, _ in counts.most_common(EXAMPLES))
 
 
