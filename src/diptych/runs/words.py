@@ -24,6 +24,7 @@ VOCABULARY_SIZE = 8000
 VOCABULARY_LINES = 20_000  # a vocabulary is trained on all captions and this many lines of a text corpus
 RECORDS_COUNTED = 5000  # out-of-vocabulary words and example texts are counted in this many records
 EXAMPLES, LONGEST_EXAMPLE = 5, 60  # number of example texts of a model, and most characters of each
+TEXTED = (Question, Statement, Expression, TaskItem)
 TOKENS_CHECK = "tokenizer.check"  # file with the checksum of a run's tokeniser
 
 
