@@ -151,7 +151,60 @@ def test_a_saved_text_with_a_mark_is_obeyed(tmp_path: Path) -> None:
     for text in (MARK + ALL, ALL.encode("utf-16").decode("utf-8", "replace")):
         cache.put("http://a.test", ALL)
         (path,) = tmp_path.glob("*.json")
-        path.write_text(json.dumps({"origin": "http://a.test", "at": time.time(), "text": text}))
+        path.write_text(json.dumps({"origin": "http://a.test", "at": time.time(), "text": text, "optouts": []}))
         robots = cache.get("http://a.test")
         assert robots is not None
         assert not robots.allows("http://a.test/k")
+
+
+def page_of(text: str) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text.encode()), text.encode())
+
+
+ROBOTS, TDM, AI = "/robots.txt", "/.well-known/tdmrep.json", "/ai.txt"
+SIGNAL = "User-agent: *\n{}\nAllow: /\n".format
+# the path of the file, its text, whether /k.jpg and /open/k.jpg may be mined
+OPT_OUTS: list[tuple[str, str, bool, bool]] = [
+    (ROBOTS, SIGNAL("Content-Signal: search=yes, ai-train=no"), False, False),
+    (ROBOTS, SIGNAL("content-signal: AI-Train = No"), False, False),
+    (ROBOTS, SIGNAL("Content-Signal: search=no, ai-train=yes"), True, True),
+    (ROBOTS, SIGNAL("Content-Signal: ai-input=no"), True, True),
+    (ROBOTS, "User-agent: other\nContent-Signal: ai-train=no\n", True, True),
+    (ROBOTS, "User-agent: diptych-mine\nContent-Signal: ai-train=no\n\nUser-agent: *\nAllow: /\n", False, False),
+    (ROBOTS, SIGNAL("Content-Usage: train-ai=n"), False, False),
+    (ROBOTS, SIGNAL("Content-Usage: search=y, train-ai=n"), False, False),
+    (ROBOTS, SIGNAL("Content-Usage: train-ai=n\nContent-Usage: /open/ train-ai=y"), False, True),
+    (ROBOTS, SIGNAL("Content-Usage: /open train-ai=n"), True, False),
+    (ROBOTS, SIGNAL("Content-Usage: train-ai=y"), True, True),
+    (TDM, '[{"location": "/", "tdm-reservation": 1}]', False, False),
+    (TDM, '[{"location": "/*.jpg$", "tdm-reservation": "1"}, {"location": "/open/*.jpg$", "tdm-reservation": 0}]',
+     False, True),
+    (TDM, '[{"location": "/open/", "tdm-reservation": 1, "tdm-policy": "https://a.test/p"}]', True, False),
+    (TDM, '[{"location": "/", "tdm-reservation": 0}]', True, True),
+    (TDM, '{"tdm-reservation": 1}', True, True),
+    (TDM, "<html>not here</html>", True, True),
+    (AI, "# Spawning AI\nUser-Agent: *\nDisallow: *.jpg\n", False, False),
+    (AI, "User-Agent: *\nDisallow: /\nAllow: /open/\n", False, True),
+    (AI, "User-Agent: other\nDisallow: /\n", True, True),
+    (AI, "<html>Disallow: /</html>", True, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "text", "first", "second"), OPT_OUTS)
+def test_a_site_that_opts_out_is_not_mined(path: str, text: str, first: bool, second: bool, tmp_path: Path) -> None:
+    web = Web({path: page_of(text), "/k.jpg": PICTURE, "/open/k.jpg": PICTURE})
+    reasons = [one.reason for one in web.fetch(tmp_path, "/k.jpg", "/open/k.jpg")]
+    assert reasons == ["" if kept else "opt-out" for kept in (first, second)]
+    assert [one for _, one, _ in web.opt_outs] == [TDM, AI], "once for a host"
+    again = [one.reason for one in web.fetch(tmp_path, "/k.jpg")]
+    assert (again, len(web.opt_outs)) == (reasons[:1], 2), "they are cached with the robots.txt"
+
+
+def test_opt_outs_that_cannot_be_read_forbid_like_a_robots_txt(tmp_path: Path) -> None:
+    web = Web({TDM: b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", "/k.jpg": PICTURE})
+    assert [one.reason for one in web.fetch(tmp_path, "/k.jpg")] == ["robots unreachable"]
+
+
+def test_a_header_with_content_usage_opts_out(tmp_path: Path) -> None:
+    answer = PICTURE.replace(b"\r\n", b"\r\nContent-Usage: train-ai=n\r\n", 1)
+    assert [one.reason for one in Web({"/k.jpg": answer}).fetch(tmp_path, "/k.jpg")] == ["opt-out"]

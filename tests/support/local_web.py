@@ -17,14 +17,22 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n"
 PICTURE = OK + b"Content-Length: 4\r\n\r\nkite"
 
 
+OPT_OUTS = ("/.well-known/tdmrep.json", "/ai.txt")
 ROBOTS = b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
 
 
 class Web:
-    """A server whose answers are bytes by path; `asked` has every request's host, path and time."""
+    """A server whose answers are bytes by path; `asked` has every request's host, path and time.
+
+    Requests for a site's files of opt-outs are in `opt_outs`; the default answer to them is 404.
+    """
 
     def __init__(self, answers: dict[str, bytes]) -> None:
-        self.answers, self.asked = answers, list[tuple[str, str, float]]()
+        self.answers, self.asked, self.opt_outs = (
+            answers,
+            list[tuple[str, str, float]](),
+            list[tuple[str, str, float]](),
+        )
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -41,8 +49,9 @@ class Web:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         path = head.split(" ")[1]
         host = head.lower().split("host: ")[1].split("\r\n")[0].partition(":")[0]
-        self.asked.append((host, path, asyncio.get_running_loop().time()))
-        body = self.answers.get(f"{host}{path}", self.answers.get(path, ROBOTS if path == "/robots.txt" else b""))
+        (self.opt_outs if path in OPT_OUTS else self.asked).append((host, path, asyncio.get_running_loop().time()))
+        absent = ROBOTS if path in ("/robots.txt", *OPT_OUTS) else b""
+        body = self.answers.get(f"{host}{path}", self.answers.get(path, absent))
         writer.write(body)
         await writer.drain()
         if path.endswith("hang"):

@@ -32,7 +32,7 @@ def install_hint(extra: str) -> str:
     source = _source()
     url = source.get("url", "")
     if source.get("dir_info", {}).get("editable"):
-        return f"`uv sync --extra {extra}` in {unquote(urlsplit(url).path)}"
+        return f"`uv sync --inexact --extra {extra}` in {unquote(urlsplit(url).path)}"
     if "vcs_info" in source:
         url = f"{source['vcs_info']['vcs']}+{url}@{source['vcs_info']['commit_id']}"
     if url:

@@ -9,7 +9,7 @@ import asyncio
 import fnmatch
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import as_text
-from diptych_mine.fetch.hosts import Host, Robots, RobotsCache
+from diptych_mine.fetch.hosts import Host, Robots, RobotsCache, tdm_rules
 from diptych_mine.fetch.safety import AddressGuard, PrivateAddress, Resolver, numeric, parse_resolve
 from diptych_mine.pages import addresses
 from diptych_mine.pages.bodies import decoder
@@ -29,6 +29,7 @@ from diptych_mine.settings import Fetch
 
 ROBOTS_BYTES = 512_000
 LOOPBACK = ("127.", "[::1]", "localhost")
+OPT_OUTS: Mapping[str, Callable[[str], str]] = {"/.well-known/tdmrep.json": tdm_rules, "/ai.txt": str}
 _OF_THE_HOST = ("private address", "name not resolved")  # failures that concern all URLs of a host
 # Temporary failures. A run retries them, and --retry-failed retries them once more.
 PASSING = frozenset({
@@ -195,6 +196,8 @@ class Fetcher:
         robots = await self._robots(address, host)
         if not robots.allows(address):
             raise _Refused(robots.why or "robots")
+        if robots.reserves(address):
+            raise _Refused("opt-out")
         if robots.delay > settings.crawl_delay:
             raise _Refused("crawl delay")
         async with host.turn(self.gate):
@@ -258,20 +261,24 @@ class Fetcher:
         robots = self.cache.get(origin)
         if robots is None:
             try:
-                robots = self.cache.put(origin, await self._robots_text(origin))
+                text = await self._site_text(f"{origin}/robots.txt")
+                robots, optouts = Robots(text, self.settings.agent), list[str]()
+                for path, read in OPT_OUTS.items():
+                    if robots.allows(origin + path):
+                        optouts.append(read(await self._site_text(origin + path)))
+                robots = self.cache.put(origin, text, optouts)
             except _Refused as error:  # a failure is not cached, because it may be temporary
                 why = error.reason if error.reason in _OF_THE_HOST else "robots unreachable"
                 robots = Robots(None, self.settings.agent, why)
         host.slower(min(robots.delay, self.settings.crawl_delay))
         return robots
 
-    async def _robots_text(self, origin: str) -> str:
-        """Return the text of robots.txt, after up to five redirects.
+    async def _site_text(self, address: str) -> str:
+        """Return the text of robots.txt or of a file of opt-outs, after up to five redirects.
 
         For a status 4xx the text is empty, which allows everything (RFC 9309). Raises _Refused for a status 5xx, or if
         there is no response. Then nothing may be fetched from this origin.
         """
-        address = f"{origin}/robots.txt"
         for _ in range(self.settings.redirects + 1):
             host = self._host(address)
             try:

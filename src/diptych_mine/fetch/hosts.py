@@ -8,7 +8,7 @@ import json
 import re
 import time
 from asyncio import Future
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -17,11 +17,13 @@ from typing import Any
 
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import parse_json, text_of, write_atomically
+from diptych_mine.pages.pages import usage_of
 from diptych_mine.settings import Fetch
 
 THRICE = 3
 # A line of a robots.txt: its field and its value. Misspellings of Disallow count, and bytes before the field do not.
-_LINE = re.compile(r"[^!-~]*+(user[-\s]*agent|d[ais]+ll?[ao]w|allow|crawl[-\s]delay)(?![\w-])\s*+:?\s*+(.*)", re.I)
+_FIELD = r"user[-\s]*agent|d[ais]+ll?[ao]w|allow|crawl[-\s]delay|content-(?:signal|usage)"
+_LINE = re.compile(rf"[^!-~]*+({_FIELD})(?![\w-])\s*+:?\s*+(.*)", re.I)
 _TOKEN = re.compile(r"\*?([a-z_-]+)|\*", re.I)
 _DAMAGE = re.compile("[\0-\x1f\x7f\x85\u2028\u2029\ufffd]")  # in a path: replaced bytes, and controls
 
@@ -106,26 +108,51 @@ def seconds_of(after: str | None) -> float | None:
 
 
 class Robots:
-    """The rules of a robots.txt (RFC 9309) for our user agent."""
+    """The rules of a robots.txt (RFC 9309) for our user agent, and the content that the site reserves.
 
-    def __init__(self, text: str | None, agent: str, why: str = "") -> None:
+    Content is reserved by lines `Content-Signal: ai-train=no` and `Content-Usage: [PATH] train-ai=n` of the robots.txt,
+    and by `optouts`: texts in the form of a robots.txt, in which Disallow reserves.
+    """
+
+    def __init__(self, text: str | None, agent: str, why: str = "", optouts: Sequence[str] = ()) -> None:
         """Parse the text of a robots.txt. If `text` is None, nothing is allowed, for the reason `why`."""
         self.text, self.agent, self.why = text, agent, why
-        self._rules: Any = None
-        if text:
-            with requires_extra("diptych mine", "mine"):
-                from protego import Protego
-            lines = (f"{field}: {value}" for field, value in lines_for(text, agent))
-            self._rules = Protego.parse("\n".join(("User-agent: *", *lines)))
+        lines = lines_for(text or "", agent)
+        self._rules = _parsed(line for line in lines if not line[0].startswith("content"))
+        used = [usage for field, value in lines if field.startswith("content") if (usage := usage_of(value))]
+        reserved = _parsed(("disallow" if no else "allow", path or "/") for no, path in used if no or path)
+        self._reserved = [one for one in (reserved, *(_parsed(lines_for(text, agent)) for text in optouts)) if one]
 
     def allows(self, address: str) -> bool:
         if self.text is None:
             return False
         return self._rules is None or bool(self._rules.can_fetch(address, self.agent))
 
+    def reserves(self, address: str) -> bool:
+        """Return True if the site opts out of mining this address."""
+        return not all(rules.can_fetch(address, self.agent) for rules in self._reserved)
+
     @property
     def delay(self) -> float:
         return float(self._rules.crawl_delay(self.agent) or 0.0) if self._rules is not None else 0.0
+
+
+def _parsed(lines: Iterable[tuple[str, str]]) -> Any:
+    """Return rules that match as those of a robots.txt, or None for no lines."""
+    if not (texts := [f"{field}: {value}" for field, value in lines]):
+        return None
+    with requires_extra("diptych mine", "mine"):
+        from protego import Protego
+    return Protego.parse("\n".join(("User-agent: *", *texts)))
+
+
+def tdm_rules(text: str) -> str:
+    """Return the reservations of a tdmrep.json (TDMRep) in the form of a robots.txt; "" for any other text."""
+    try:
+        rules = [(int(entry["tdm-reservation"]), str(entry["location"])) for entry in parse_json(text)]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return "\n".join(("User-agent: *", *(f"{'Disallow' if kept else 'Allow'}: {path}" for kept, path in rules)))
 
 
 def lines_for(text: str, agent: str) -> list[tuple[str, str]]:
@@ -160,7 +187,7 @@ def _token(value: str) -> str:
 
 
 class RobotsCache:
-    """Stores the robots.txt of each origin in the run's folder, for `hours`."""
+    """Stores the robots.txt of each origin, and its opt-outs, in the run's folder, for `hours`."""
 
     def __init__(self, folder: Path, hours: float, agent: str) -> None:
         self.folder, self.hours, self.agent = folder, hours, agent
@@ -172,12 +199,12 @@ class RobotsCache:
         try:
             entry = parse_json(text_of(self._path(origin)))
             fresh = time.time() - entry["at"] <= self.hours * 3600 and entry["origin"] == origin
-            return Robots(entry["text"], self.agent) if fresh else None
+            return Robots(entry["text"], self.agent, optouts=entry["optouts"]) if fresh else None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def put(self, origin: str, text: str) -> Robots:
+    def put(self, origin: str, text: str, optouts: Sequence[str] = ()) -> Robots:
         self.folder.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"origin": origin, "at": time.time(), "text": text}, ensure_ascii=True)
-        write_atomically(self._path(origin), line.encode())
-        return Robots(text, self.agent)
+        entry = {"origin": origin, "at": time.time(), "text": text, "optouts": optouts}
+        write_atomically(self._path(origin), json.dumps(entry, ensure_ascii=True).encode())
+        return Robots(text, self.agent, optouts=optouts)

@@ -20,6 +20,7 @@ AGENTS = ("diptych", "diptych-mine")
 _OPT_OUTS = frozenset({"robots", "tdm-reservation", *AGENTS})  # names of <meta> tags that are always read
 # Directives of X-Robots-Tag with a value after a colon. The word before any other colon names a robot.
 VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
+_USAGE = re.compile(r"(/\S*)?.*?\b(?:ai-train|train-ai)\s*=\s*(\w+)", re.I)  # a path, and yes or no
 MOST_METAS = 500  # at most this many <meta> tags of a page are read
 MOST_PICTURES = 1_000  # at most this many images of a page get a row; further images are only counted
 ENOUGH = 200  # the language of a page is first recognised from this many characters
@@ -56,12 +57,29 @@ class Page:
 
 
 def forbids(headers: Iterable[tuple[str, str]]) -> bool:
-    """Return True if HTTP headers opt out of mining: X-Robots-Tag for all robots or ours, or TDM-Reservation 1."""
+    """Return True if HTTP headers opt out of mining.
+
+    These are X-Robots-Tag for all robots or ours, TDM-Reservation 1, and Content-Usage or Content-Signal against
+    training.
+    """
     for name, value in headers:
-        lower = name.lower()
-        if (lower == "tdm-reservation" and value.strip() == "1") or (lower == "x-robots-tag" and _forbidden(value)):
-            return True
+        match name.lower():
+            case "tdm-reservation" if value.strip() == "1":
+                return True
+            case "x-robots-tag" if _forbidden(value):
+                return True
+            case "content-usage" | "content-signal" if (usage_of(value) or (False, ""))[0]:
+                return True
     return False
+
+
+def usage_of(value: str) -> tuple[bool, str] | None:
+    """Return whether a value of Content-Usage or Content-Signal forbids training, and its path ("": none).
+
+    None if the value does not mention training.
+    """
+    match = _USAGE.match(value)
+    return (match[2].lower() in ("n", "no"), match[1] or "") if match else None
 
 
 def _forbidden(value: str) -> bool:

@@ -26,8 +26,8 @@ class Distribution:
 @pytest.mark.parametrize(
     ("source", "hint"),
     [
-        ({"url": "file:///me/diptych", "dir_info": EDITABLE}, "`uv sync --extra serve` in /me/diptych"),
-        ({"url": "file:///me/my%20code", "dir_info": EDITABLE}, "`uv sync --extra serve` in /me/my code"),
+        ({"url": "file:///me/diptych", "dir_info": EDITABLE}, "`uv sync --inexact --extra serve` in /me/diptych"),
+        ({"url": "file:///me/my%20code", "dir_info": EDITABLE}, "`uv sync --inexact --extra serve` in /me/my code"),
         ({"url": "file:///w/d.whl", "archive_info": {}}, "`uv pip install 'diptych[serve] @ file:///w/d.whl'`"),
         ({"url": "file:///me/diptych", "dir_info": {}}, "`uv pip install 'diptych[serve] @ file:///me/diptych'`"),
         (
