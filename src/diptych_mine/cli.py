@@ -13,7 +13,7 @@ from typer import Argument, Option
 from diptych.cli.app import LARGEST_SEED, AsJson, Verbs, console, hold
 from diptych.cli.groups import grouped
 from diptych.cli.outputs import OutFile, OutFolder
-from diptych.runtime.errors import DiptychError, RecipeError, counted
+from diptych.runtime.errors import DataError, DiptychError, RecipeError, counted
 from diptych.runtime.processes import PROCESSES
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def mine_run(
 ) -> None:
     """Make records from web pages: find images and texts, score the pairs, and keep the best pair of each image."""
     from diptych.runtime.progress import bar
-    from diptych_mine.report import summary, write_page
+    from diptych_mine.report import summary, why_empty, write_page
     from diptych_mine.run import Mine
     from diptych_mine.settings import changed, checked
 
@@ -152,6 +152,8 @@ def mine_run(
     summary(counts, console(stderr=False))
     made = f"{counted(counts['kept'], 'records')} in {out / 'records'}, of {counted(counts['pictures'], 'pictures')}"
     print(f"{made}; why: {out / 'report.html'}")
+    if not counts["kept"]:
+        raise DataError(why_empty(counts))
 
 
 @mine.command("report")

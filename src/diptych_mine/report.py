@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from diptych.runs.reports.environment import environment
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, counted
 from diptych.runtime.files import write_atomically
 from diptych.runtime.outputs import is_unedited, write_noted
 from diptych.vision.decoder import shared_decoders
@@ -41,6 +41,19 @@ def summary(numbers: Mapping[str, Any], console: Console) -> None:
     judges = "; ".join(f"{name}: {what}" for name, what in numbers["about"]["judges"].items())
     words = f"mean words {numbers['mean_words']:.1f} (LAIT: {numbers['paper_mean_words']:.0f})"
     console.print(f"{words}; {judges}", highlight=False)
+
+
+def why_empty(numbers: Mapping[str, Any]) -> str:
+    """Return why a run has no records."""
+    if numbers["pictures"]:
+        rule, line = max(numbers["rules"].items(), key=lambda one: int(one[1]["dropped"]))
+        pictures = counted(numbers["pictures"], "pictures")
+        return f"no record is left; the rule {rule} dropped {line['dropped']} of {pictures}"
+    kinds = {key.removeprefix("records "): count for key, count in numbers["inputs"].items() if key[:8] == "records "}
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind != "bad") or "none that can be read"
+    remedy = "pass WARC files" if {"text", "metadata"} & kinds.keys() else "pass pages that have images"
+    derived = "; WET (text) and WAT (metadata) files have no pages" if remedy == "pass WARC files" else ""
+    return f"no picture was found; records: {listed}{derived}; {remedy}"
 
 
 def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:

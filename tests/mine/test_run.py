@@ -18,6 +18,7 @@ from diptych.cli import run_verb
 from diptych.data.formats import table as formats
 from diptych.runtime.errors import DataError, DiptychError, OutputError, RecipeError
 from diptych_mine import funnel
+from diptych_mine.fetch.fetching import OPT_OUTS
 from diptych_mine.forgetting import forget
 from diptych_mine.keep.tars import write_tars
 from diptych_mine.layout import RunLayout
@@ -210,7 +211,7 @@ def test_what_failed_is_fetched_again_when_asked_and_only_what_may_pass(tmp_path
             return funnel["kept"], funnel["failures"], sorted(asked[before:])
 
         first = again()
-        assert first == (1, {"server error": 1, "status 404": 1}, ["/0.png", "/1.png", "/2.png", "/robots.txt"])
+        assert first == (1, {"server error": 1, "status 404": 1}, ["/.well-known/tdmrep.json", "/0.png", "/1.png", "/2.png", "/ai.txt", "/robots.txt"])
         assert again() == (*first[:2], [])
         mended.append(True)
         assert again(retry_failed=True) == (2, {"status 404": 1}, ["/1.png"])
@@ -253,7 +254,8 @@ def test_a_list_holds_for_where_a_picture_was_at_last_and_for_its_page(tmp_path:
     assert told["kept"] == 0
     assert told["rules"]["refused"]["dropped"] == 2
     if listed == "refused":
-        assert asked == ["a.test/robots.txt", "a.test/moves.png"]
+        opt_outs = [f"a.test{path}" for path in OPT_OUTS]
+        assert asked == ["a.test/robots.txt", *opt_outs, "a.test/moves.png"]
 
 
 def _refusing(listed: str, folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -57,14 +57,31 @@ class FetchStage:
             if not row["fails"] and not job.lists.refuse(row["address"], row["page"])
         }
         plans: dict[str, Object] = {}
-        for name in pages:
-            here = sorted(wanted.intersection(read_json(job.layout.counts("pages", name), PageCounts).held))
-            wanted.difference_update(here)
-            if here:
-                plan = read_json(job.layout.plan(name), Object) | {"wanted": here}
-                plans[digest("take", plan["key"], here)] = plan
+        counts = {name: read_json(job.layout.counts("pages", name), PageCounts) for name in pages}
+        moves = self._moves(wanted, counts.values())
+        wanted |= set(moves.values())
+        for name, one in counts.items():
+            here = sorted(wanted.intersection(one.held))
+            moved = {where: moves[where] for where in sorted(wanted.intersection(one.moves, moves))}
+            wanted.difference_update(here, moved)
+            if here or moved:
+                plan = read_json(job.layout.plan(name), Object) | {"wanted": here, "moves": moved}
+                plans[digest("take", plan["key"], here, *filter(None, [moved]))] = plan
         takes = job.make("take", "index", TakeImages(job.layout), plans)
         return takes if job.settings.offline else takes + self.fetch(a for a in wanted if not a.startswith(HERE))
+
+    def _moves(self, wanted: Iterable[str], counts: Iterable[PageCounts]) -> dict[str, str]:
+        """Return the redirects and revisits of the inputs that lead from wanted URLs to images of the inputs."""
+        counts, steps = list(counts), dict[str, str]()
+        held = {where for one in counts for where in one.held}
+        moves = {where: there for one in counts for where, there in one.moves.items() if where not in held}
+        for where in wanted:
+            path = [where]
+            while (there := moves.get(path[-1])) and there not in path and not self.job.lists.refuse(there):
+                path.append(there)
+            if path[-1] in held:
+                steps |= dict(pairwise(path))
+        return steps
 
     def fetch(self, wanted: Iterable[str]) -> list[str]:
         """Fetch URLs and their redirects.
@@ -189,6 +206,8 @@ class TakeImages:
                 blob.add(row, body)
         for where in sorted(wanted):
             blob.add({"address": where, "reason": "not in the file any more"})
+        for where, there in spec["moves"].items():
+            blob.add({"address": where, "moved": there})
         return blob.commit()
 
 

@@ -76,6 +76,7 @@ class ReadPages:
         shard = _Shard(self.settings, Vocabularies.of(self.words, self.vocabulary), self.layout)
         shard.read(read_json(self.layout.plan(name), Object))
         counts = shard.counts | {"pictures": len(shard.rows), "bad": shard.bad, "held": sorted(shard.held)}
+        counts["moves"] = shard.moves
         return write_shard(self.layout, "pages", name, shard.rows, counts)
 
 
@@ -88,6 +89,7 @@ class _Shard:
     counts: Counter[str] = field(default_factory=Counter)
     bad: Counter[str] = field(default_factory=Counter)
     held: set[str] = field(default_factory=set)
+    moves: dict[str, str] = field(default_factory=dict)  # URL of a redirect or a revisit -> URL of its content
     waiting: list[Page] = field(default_factory=list)  # pages whose language is not recognised yet
     bytes_waiting: int = 0
 
@@ -129,6 +131,7 @@ class _Shard:
             self._settle()
 
     def _warc(self, path: Path, part: tuple[int, int]) -> None:
+        digests, revisits = dict[str, str](), list[tuple[str, str]]()  # digest of an image -> its URL; (URL, digest)
         for record in warc.read(path, ("page",), part):
             self.counts["records"] += 1
             if record.kind == "bad":
@@ -137,8 +140,16 @@ class _Shard:
             self.counts[f"records {record.kind}"] += 1
             if record.kind == "page":
                 self._page(record.address, record.body, record.charset, record.headers)
-            elif record.kind == "picture":
-                self.held.add(addresses.absolute(record.address, record.address))
+                continue
+            where = addresses.absolute(record.address, record.address)
+            if record.kind == "picture":
+                self.held.add(where)
+                digests[record.digest] = where
+            elif record.moved:
+                self.moves[where] = addresses.absolute(record.address, record.moved)
+            elif record.kind == "revisit":
+                revisits.append((where, record.digest))
+        self.moves |= {where: digests[digest] for where, digest in revisits if digest and digest in digests}
 
     def _html(self, folder: Path, spec: dict[str, Any]) -> None:
         listed = inputs.page_addresses(folder, spec["base"])

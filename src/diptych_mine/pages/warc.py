@@ -29,7 +29,11 @@ PAGES = ("text/html", "application/xhtml+xml")
 UNTYPED = ("", "application/octet-stream", "binary/octet-stream", "application/unknown", "application/x-download")
 GZIP, RECORD = b"\x1f\x8b\x08", b"WARC/1."
 
-RecordKind = Literal["page", "picture", "request", "revisit", "other", "large", "bad"]
+RecordKind = Literal["page", "picture", "request", "revisit", "redirect", "text", "metadata", "other", "large", "bad"]
+# Types of records that are counted by name. WET files have records of type `conversion`, WAT files of `metadata`.
+_COUNTED: dict[str, RecordKind] = {
+    "request": "request", "revisit": "revisit", "conversion": "text", "metadata": "metadata"
+}  # fmt: skip
 
 
 @dataclass
@@ -37,7 +41,8 @@ class WarcRecord:
     """A record of a WARC file.
 
     `body` is decoded (chunks, gzip, deflate, br). `body` and `headers` are empty if records of this kind were not
-    requested.
+    requested. `moved`: the URL that a redirect leads to, or that holds the content of a revisit; empty if the revisit
+    names only the content's `digest`.
     """
 
     kind: RecordKind
@@ -48,6 +53,8 @@ class WarcRecord:
     body: bytes = b""
     date: str = ""
     why: str = ""
+    moved: str = ""
+    digest: str = ""
 
 
 def parts(path: Path) -> list[tuple[int, int]]:
@@ -131,8 +138,10 @@ def _parsed(record: Any, bodies: Container[RecordKind]) -> WarcRecord:
     address = (record.headers.get("WARC-Target-URI") or "").strip("<>").strip()
     media = record.headers.get("Content-Type") or ""
     http = kind == "response" and media.strip().lower().startswith("application/http")
+    digest = record.headers.get("WARC-Payload-Digest") or ""
     if kind != "resource" and not http:
-        return WarcRecord("request" if kind == "request" else "revisit" if kind == "revisit" else "other", address)
+        original = (record.headers.get("WARC-Refers-To-Target-URI") or "").strip("<>").strip()
+        return WarcRecord(_COUNTED.get(kind, "other"), address, moved=original, digest=digest)
     start = record.reader.read(HEAD)
     status, headers, begin = _http(start) if http else (200, [("content-type", media)], 0)
     known = {name.lower(): value for name, value in headers}
@@ -143,7 +152,9 @@ def _parsed(record: Any, bodies: Container[RecordKind]) -> WarcRecord:
         or (body_kind is None and media not in UNTYPED)
         or (body_kind is not None and body_kind not in bodies)
     ):
-        return WarcRecord(body_kind if status == 200 and body_kind else "other", address, status)
+        there = known.get("location", "") if status in (301, 302, 303, 307, 308) else ""
+        left = "redirect" if there else body_kind if status == 200 and body_kind else "other"
+        return WarcRecord(left, address, status, moved=there, digest=digest)
     raw = start[begin:] + record.reader.read(max(0, 2 * MOST_BODY - len(start)))
     parsed = WarcRecord(body_kind or "other", address, status, headers if http else [], charset)
     parsed.date = record.headers.get("WARC-Date") or ""
@@ -155,7 +166,7 @@ def _parsed(record: Any, bodies: Container[RecordKind]) -> WarcRecord:
     if body_kind is None:
         parsed.kind = kind_of(parsed.body)
         if parsed.kind not in bodies:
-            return WarcRecord(parsed.kind, address, status)
+            return WarcRecord(parsed.kind, address, status, digest=digest)
     if len(parsed.body) > MOST_BODY or len(raw) >= 2 * MOST_BODY:
         return WarcRecord("large", address, status, why=f"over {MOST_BODY:,} bytes")
     return parsed

@@ -43,6 +43,6 @@ def test_the_cells_run_with_a_bar_and_draw_themselves(
     assert "<svg" in shown[5]["image/svg+xml"]
     assert shown[6]["text/plain"] == "[]"  # finished before
     assert "only 6 scored: too few" in shown[7]["text/html"]
-    assert shown[8]["text/plain"].startswith("<diptych.Score CIDEr 0.0 (")
+    assert shown[8]["text/plain"].startswith("<diptych.Score CIDEr, B minus A: +0.0 (")
     bars = [one.data["text/html"] for one in notebook.cells[3].outputs if "<progress" in str(one.get("data", ""))]
     assert any(f'value="{steps}" max="{steps}"' in bar for bar in bars for steps in ("15", "15.0")), bars
