@@ -50,6 +50,7 @@ class Batch:
     - chosen (B R): True for regions whose feature or class an objective predicts.
     - hidden (B R): True for regions that are masked in the model's input.
     - classes (B R C): the detector's class probabilities.
+    - background: column of `classes` for boxes that show no object; None: there is none.
     - features (B R F), whole (B whole_size): features of the regions, and of the whole image.
     - masks (B R m m): the object's mask in its box of m x m cells; 1 if a cell shows the object.
     - pixels (B 3 height width), pixel_sizes (B 2): images for models that read pixels, and their sizes without padding.
@@ -78,6 +79,7 @@ class Batch:
     chosen: Bool[Tensor, "B R"]
     hidden: Bool[Tensor, "B R"]
     classes: Float[Tensor, "B R C"] | None = None
+    background: int | None = None
     features: Float[Tensor, "B R F"] | None = None
     masks: Float[Tensor, "B R m m"] | None = None  # the object's mask in each box, of m x m cells
     whole: Float[Tensor, "B whole_size"] | None = None
@@ -140,6 +142,21 @@ class Batch:
         """
         known = self.places.get(name)
         return request(self).mask.nonzero(as_tuple=True) if known is None else known
+
+    def has_class(self, background: bool = False) -> Bool[Tensor, "B R"]:
+        """Return True for regions with a class probability above 0. `background`: whether that class counts too."""
+        if self.classes is None:
+            return torch.zeros_like(self.chosen)
+        sums = self.classes.sum(-1, dtype=torch.float32)  # on the CPU, class probabilities are in half precision
+        return sums > (0 if background or self.background is None else self.classes[..., self.background])
+
+    def best_classes(self, places: Places) -> Int[Tensor, "n"]:
+        """Return the most probable class, except the background, of the regions at (rows, columns)."""
+        assert self.classes is not None
+        wanted = self.classes[places]  # a copy
+        if self.background is not None:
+            wanted[:, self.background] = -1
+        return wanted.argmax(-1)
 
     def counted_regions(self) -> list[int]:
         """Return the number of regions of each sample. A batch made by `collate` has it without a wait for the GPU."""

@@ -61,6 +61,12 @@ class FeatureContract:
         ]
 
     @property
+    def background(self) -> int | None:
+        """Index of the class "background" or "__background__", of boxes that show no object; None: there is none."""
+        names = [name.strip("_").lower() for name in self.class_names]
+        return names.index("background") if "background" in names else None
+
+    @property
     def is_given(self) -> bool:
         """True if the features were computed outside Diptych."""
         return self.extractor == GIVEN or self.named

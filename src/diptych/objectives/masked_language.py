@@ -36,8 +36,8 @@ class MaskedLanguage(PerSample):
     drop_worst: float = 0.0  # this share of a micro-batch's samples, with the largest losses, is left out
     label_smoothing: float = 0.0
     hides_end: bool = True  # True: the final [SEP] may be masked
-    by_chance: bool = False  # True: mask each token with probability `rate` (UNITER's code)
-    whole_words: bool = False  # True: mask each word with probability `rate`, with all its pieces (VL-BERT's code)
+    by_chance: bool = False  # True: mask each token with probability `rate`, but at least `at_least` in all
+    whole_words: bool = False  # True: mask words with all their pieces, and no special token (VL-BERT's code)
     by_sample: bool = False  # True: average each sample's mean loss (VL-BERT's NORM_IN_BATCH_FIRST)
     alone: bool = False  # True: the image is removed, for pre-training on text
     # Texts to train on: all, only those with an image (pictured), or only those without one (alone).
@@ -72,14 +72,14 @@ class MaskedLanguage(PerSample):
 
     def _choose(self, text: Tensor, rng: Random) -> list[list[int]]:
         """Choose the tokens to mask. Return groups of positions: one per word if `whole_words`, else one per token."""
-        if self.whole_words:
-            return [word for word in whole_words(text, self.vocabulary) if rng.random() < self.rate]
         ends = len(text) > 0 and int(text[-1]) == self.vocabulary.sep  # a text of a corpus does not end with [SEP]
-        places = len(text) - (ends and not self.hides_end)
+        words = [[place] for place in range(len(text) - (ends and not self.hides_end))]
+        words = whole_words(text, self.vocabulary) if self.whole_words else words
         if self.by_chance:
-            drawn = torch.tensor([rng.random() < self.rate for _ in range(places)], dtype=torch.bool)
-            return [[place] for place in with_least(drawn, self.at_least, rng).nonzero()[:, 0].tolist()]
-        return [[place] for place in rng.sample(range(places), min(self.how_many(len(text)), places))]
+            drawn = torch.tensor([rng.random() < self.rate for _ in words], dtype=torch.bool)
+            return [words[number] for number in with_least(drawn, self.at_least, rng).nonzero()[:, 0].tolist()]
+        length = len(words) + 1 if self.whole_words else len(text)
+        return rng.sample(words, min(self.how_many(length), len(words)))
 
     def how_many(self, length: int) -> int:
         """Return the number of tokens to mask in a text of `length` tokens, including the final [SEP]."""

@@ -13,7 +13,6 @@ from diptych.core import Batch, Capability, Regions, Sample, StateModel, StateRe
 from diptych.core.regions import shared_and_union
 from diptych.objectives.per_sample import PerSample
 from diptych.objectives.words import mean_by_sample, with_least
-from diptych.runtime.devices import to_device
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,8 @@ class MaskedRegionClass(PerSample):
 
     rate: float = 0.15
     hidden: float = 0.9
-    # hard: cross-entropy with the detector's best class; soft: with all its probabilities; divergence: KL divergence.
+    # hard: cross-entropy with the detector's best class, which is never the background (`Batch.background`); soft: with
+    # all its probabilities; divergence: KL divergence.
     labels: Literal["hard", "soft", "divergence"] = "hard"
     # Regions whose IoU with a chosen region is above this are masked too. None: only chosen regions are masked.
     overlap: float | None = None
@@ -38,7 +38,6 @@ class MaskedRegionClass(PerSample):
     only_matched: bool = False  # True: mismatched pairs are masked, but have no targets
     by_sample: bool = False  # True: average each sample's mean loss
     at_least: int = 0  # minimum number of chosen regions of an image (UNITER's code: 1)
-    background: int | None = None  # class that is never a "hard" label (UNITER's code: 0)
     name: str = "masked_region_class"
 
     needs: ClassVar[frozenset[Capability]] = frozenset({"regions"})
@@ -64,30 +63,27 @@ class MaskedRegionClass(PerSample):
         scores: Tensor = model.heads["region_class"](states.regions[places]).float()
         if batch.classes is None:
             return scores.sum() * 0
-        wanted = batch.classes[places]
+        wanted = batch.best_classes(places) if self.labels == "hard" else batch.classes[places]
         if self.by_sample:
             return mean_by_sample(self._costs(scores, wanted, "none").flatten(1).sum(1), self.request(batch).mask)
         return self._costs(scores, wanted, "sum").sum()
 
-    def _costs(self, scores: Float[Tensor, "n C"], wanted: Float[Tensor, "n C"], reduction: str) -> Tensor:
+    def _costs(self, scores: Float[Tensor, "n C"], wanted: Tensor, reduction: str) -> Tensor:
         """Return losses (n, 1) per region or (n, C) per region and class.
 
         With `reduction="sum"` and hard labels, return their sum.
         """
         if self.labels == "hard":
-            if self.background is not None:
-                wanted = wanted.index_fill(-1, to_device([self.background], wanted.device), -1)
-            costs = F.cross_entropy(scores, wanted.argmax(-1), reduction=reduction)
+            costs = F.cross_entropy(scores, wanted, reduction=reduction)
             return costs if reduction == "sum" else costs[:, None]
         logs = scores.log_softmax(-1)
         return F.kl_div(logs, wanted, reduction=reduction) if self.labels == "divergence" else -(wanted * logs)
 
     def request(self, batch: Batch) -> StateRequest:
-        """Request the states of chosen regions that have class probabilities."""
-        if batch.classes is None:
-            return StateRequest(regions=torch.zeros_like(batch.chosen))
-        sums = batch.classes.sum(-1, dtype=torch.float32)  # on the CPU, class probabilities are in half precision
-        labelled = sums > 0 if self.within is None else (sums - 1).abs() <= self.within
+        """Request the states of chosen regions that have a label."""
+        labelled = batch.has_class(background=self.labels != "hard")
+        if self.within is not None and batch.classes is not None:
+            labelled &= (batch.classes.sum(-1, dtype=torch.float32) - 1).abs() <= self.within
         return StateRequest(regions=batch.chosen & batch.regions_present & labelled)
 
 

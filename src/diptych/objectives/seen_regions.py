@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -35,14 +34,12 @@ class SeenRegionClass(PerSample):
         return sample
 
     def request(self, batch: Batch) -> StateRequest:
-        """Request the input embeddings of unmasked regions that have class probabilities."""
-        if batch.classes is None:
-            return StateRequest(embedded=torch.zeros_like(batch.hidden))
-        return StateRequest(embedded=batch.regions_present & ~batch.hidden & (batch.classes > 0).any(-1))
+        """Request the input embeddings of unmasked regions that have a class."""
+        return StateRequest(embedded=batch.regions_present & ~batch.hidden & batch.has_class())
 
     def loss(self, model: StateModel, states: States, batch: Batch) -> Tensor:
         places = batch.where(self.name, self.request)
         scores: Tensor = model.heads["seen_class"](states.embedded["features"][places]).float()
         if batch.classes is None:
             return scores.sum() * 0
-        return F.cross_entropy(scores, batch.classes[places].argmax(-1), reduction="sum")
+        return F.cross_entropy(scores, batch.best_classes(places), reduction="sum")

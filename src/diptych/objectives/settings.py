@@ -1,11 +1,12 @@
 """Base classes for settings of objectives, which a recipe saves. Their method `schedule` makes the objectives."""
 
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat
 
-from diptych.core import Objective, Vocabulary
-from diptych.core.shares import AnswerForm, Source
+from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
+from diptych.core.shares import AnswerForm, Share, Source
+from diptych.objectives.masked_language import MaskedLanguage
 from diptych.objectives.per_pair import SummedByPair
 from diptych.objectives.schedule import Schedule
 from diptych.objectives.updates import OneForward
@@ -61,6 +62,23 @@ class Objectives(BaseModel):
 
     def schedule(self, vocabulary: Vocabulary) -> Schedule:
         raise NotImplementedError
+
+
+class MaskedWords(Objectives):
+    """Base class of settings with masked language modelling in both directions, as in BERT."""
+
+    rate: Share = 0.15
+    """Share of the words that are hidden."""
+    chosen_words: Literal["chance", "share"] = "chance"
+    """chance: each word is hidden with probability `rate`; share: a fixed number of each text's words, at least 1."""
+
+    def masked_words(self, vocabulary: Vocabulary, **more: Any) -> MaskedLanguage:
+        """Return the objective. `more`: its other fields."""
+        chance = self.chosen_words == "chance"
+        return MaskedLanguage(
+            vocabulary, self.rate, at_least=0 if chance else 1, attention=((BIDIRECTIONAL, 1.0),), hides_end=False,
+            by_chance=chance, **more,
+        )  # fmt: skip
 
 
 class SeenClasses(Objectives):

@@ -29,11 +29,11 @@ NOT_REPORTED = "-"
 # {abbreviation in a table's commands: text that replaces it}. In these texts, names in capitals are placeholders for
 # the user's files or stores, such as BERT for a file of weights.
 WORDS = {
-    "NOTHING": "--set init=none",
+    "NOTHING": "--set init=none --set data.vocabulary=VOCAB",
     # BERT means bert-base-uncased, or bert-base-cased for Unified VLP.
     "BERT": "--set init=BERT --set data.vocabulary=VOCAB",
     "UNILM": "--set init=UNILM --set data.vocabulary=VOCAB",
-    "FROM_NOTHING": "--init none",
+    "FROM_NOTHING": "--init none --vocab VOCAB",
     "FROM_BERT": "--init BERT --vocab VOCAB",
     "FROM_UNILM": "--init UNILM --vocab VOCAB",
     "METRICS": "--extra-metrics METEOR --extra-metrics SPICE",

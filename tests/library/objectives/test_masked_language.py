@@ -175,7 +175,9 @@ def test_whole_words_share_a_fate_and_marks_are_no_words():
     vocabulary = replace(toy.VOCABULARY, inner=inner)
     text = torch.tensor([5, 10, 11, 6, 7, 10, 3])  # 5##10##11 6 7##10 [SEP]
     assert whole_words(text, vocabulary) == [[0, 1, 2], [3], [4, 5]]
-    objective = MaskedLanguage(vocabulary, rate=0.5, scheme=(0.5, 0.0, 0.5), whole_words=True)
+    objective = MaskedLanguage(
+        vocabulary, rate=0.5, scheme=(0.5, 0.0, 0.5), whole_words=True, by_chance=True, at_least=0
+    )
     sizes = set()
     for seed in range(60):
         (after,) = objective.prepare([Sample("a", "p", None, text)], Random(seed))
@@ -187,6 +189,9 @@ def test_whole_words_share_a_fate_and_marks_are_no_words():
             assert bool(masked.all()) or not bool(masked.any())
         sizes.add(int(asked.sum()))
     assert {0, 6} <= sizes  # none is forced, and all can be chosen
+    fixed = replace(objective, by_chance=False)  # two of three words, however many pieces they have
+    ready = (fixed.prepare_one(Sample("a", "p", None, text), Random(seed)).text_labels for seed in range(60))
+    assert {int((labels >= 0).sum()) for labels in ready if labels is not None} == {3, 4, 5}
 
 
 def test_texts_of_pictures_and_texts_alone_are_two_objectives():

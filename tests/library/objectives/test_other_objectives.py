@@ -50,16 +50,26 @@ def test_words_are_chosen_by_chance_but_one():
     assert sum(found) / 200 == pytest.approx(0.5 * (len(toy.sample(1, 5).text) - 1), rel=0.15)
 
 
-def test_the_background_is_no_answer():
-    """The best of the other classes is asked for."""
-    batch = collate(MaskedRegionClass(rate=1.0).prepare([toy.sample(0, 3)], Random(0)))
-    classes = torch.tensor([[0.6, 0.3, 0.1, 0.0], [0.1, 0.2, 0.6, 0.1], [0.9, 0.0, 0.0, 0.1]])[None].to(batch.classes)
-    batch = replace(batch, classes=classes)
-    model = toy.model("region_class")
-    states = States(regions=torch.randn(1, 3, 32), text=torch.zeros(1, 1, 32))
-    scores = model.heads["region_class"](states.regions)[0].log_softmax(-1)
-    cost = MaskedRegionClass(rate=1.0, background=0).loss(model, states, batch)
-    torch.testing.assert_close(cost, -scores[[0, 1, 2], [1, 2, 3]].sum())
+@pytest.mark.parametrize(
+    ("background", "regions", "wanted"),
+    [(None, [0, 1, 2, 3], [0, 2, 0, 0]), (0, [0, 1, 2], [1, 2, 3]), (2, [0, 1, 2, 3], [0, 1, 0, 0])],
+)
+def test_the_background_is_no_hard_label(background, regions, wanted):
+    """The best of the other classes is asked for; of a region that is nothing but background, none."""
+    batch = collate(MaskedRegionClass(rate=1.0, hidden=0.0).prepare([toy.sample(0, 4)], Random(0)))
+    told = [[0.6, 0.3, 0.1, 0.0], [0.1, 0.2, 0.6, 0.1], [0.9, 0.0, 0.0, 0.1], [1.0, 0.0, 0.0, 0.0]]
+    batch = replace(batch, classes=torch.tensor([told]).half(), background=background)
+    model, heads = toy.model("region_class"), torch.nn.Linear(32, 4)
+    model.heads["seen_class"] = heads
+    states = States(regions=torch.randn(1, 4, 32), text=torch.zeros(1, 1, 32))
+    masked = model.heads["region_class"](states.regions)[0].log_softmax(-1)
+    cost = MaskedRegionClass(rate=1.0).loss(model, states, batch)
+    torch.testing.assert_close(cost, -masked[regions, wanted].sum())
+    assert int(MaskedRegionClass(rate=1.0).count(batch)) == len(regions)
+    assert int(MaskedRegionClass(rate=1.0, labels="soft").count(batch)) == 4
+    states = replace(states, embedded={"features": states.regions})
+    seen = SeenRegionClass().loss(model, states, batch)
+    torch.testing.assert_close(seen, -heads(states.regions)[0].log_softmax(-1)[regions, wanted].sum())
 
 
 @torch.no_grad()  # a cache of words is written in place

@@ -1,10 +1,14 @@
 import json
+from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+import torch
 
-from diptych.core import Vocabulary
+from diptych.core import IGNORE, Sample, Vocabulary
+from diptych.objectives import MaskedLanguage
 from diptych.objectives.settings import Objectives
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Nothing
@@ -19,6 +23,7 @@ from diptych.tasks.referring import ReferringObjectives
 from diptych.tasks.retrieval import RetrievalObjectives
 from diptych.tasks.vcr import VcrObjectives
 from diptych.tasks.vqa import VqaObjectives
+from tests.support import toy
 
 SMALL = "unified-vlp/small/pretrain"
 
@@ -243,3 +248,21 @@ def test_which_weights_are_kept() -> None:
         elif size != "photos":
             best_four = recipe.system == "xgpt" and recipe.task == "pretrain"
             assert recipe.training.average_best == (4 if best_four else 0), name
+
+
+@pytest.mark.parametrize("system", ["vl-bert", "image-bert", "tden"])
+def test_each_word_is_masked_with_15_percent_or_a_fixed_number_is(system: str) -> None:
+    """The papers and the code: none is forced. Small recipes: round(0.15 * 10) words of ten, in every text."""
+    text = Sample("a", "p", None, torch.tensor([*range(5, 15), toy.VOCABULARY.sep]))
+
+    def masked(name: str) -> Counter[int]:
+        objectives = RECIPES[name]().objectives.schedule(toy.VOCABULARY).objectives
+        (words,) = (one for one in objectives if isinstance(one, MaskedLanguage))
+        ready = words.prepare([text] * 3000, Random(0))
+        return Counter(int((one.text_labels != IGNORE).sum()) for one in ready if one.text_labels is not None)
+
+    for name in {f"{system}/pretrain", f"{system}/official/pretrain"} & RECIPES.keys():
+        found = masked(name)
+        assert sum(number * times for number, times in found.items()) / 3000 == pytest.approx(1.5, abs=0.1)
+        assert found[0] / 3000 == pytest.approx(0.85**10, abs=0.03)
+    assert masked(f"{system}/small/pretrain") == {2: 3000}

@@ -1,9 +1,12 @@
 """Rows of one table are compared, so they get equal work."""
 
+import re
+
 import pytest
 
 from diptych.core import Vocabulary
 from diptych.systems import RECIPES, STAGED, find_recipe, find_stages
+from diptych.systems.ledger import ledger_rows, paper_of
 
 VOCABULARY = Vocabulary(30, 0, 1, 2, 3, 4)
 STRUCTURES = ("single-stream", "two-stream", "decoupled")
@@ -109,3 +112,11 @@ def test_three_papers_choose_among_3129_answers(system: str) -> None:
     for name in (f"{system}/vqa", f"{system}/official/vqa"):
         assert find_recipe(name).data.answers_most == 3129
     assert find_recipe(f"{system}/small/vqa").data.answers_most is None
+
+
+def test_from_scratch_has_the_vocabulary_of_bert() -> None:
+    """Unified VLP, section "Data": "all the words are tokenized and numericalized as in BERT"."""
+    rows = [one.row for one in ledger_rows((paper_of("unified-vlp"),)) if one.row.name == "From scratch"]
+    begun = [line for row in rows for line in row.commands if re.search(r"--init none|init=none", line)]
+    assert (len(rows), len(begun)) == (3, 7)
+    assert all(re.search(r"--vocab VOCAB|data\.vocabulary=VOCAB", line) for line in begun)

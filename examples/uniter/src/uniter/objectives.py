@@ -17,7 +17,6 @@ from diptych.plugin import (
     BIDIRECTIONAL,
     Batch,
     Capability,
-    Count,
     ImageTextMatching,
     MaskedLanguage,
     MaskedRegionClass,
@@ -112,8 +111,6 @@ class UniterObjectives(Objectives):
     """How often all of the detector's probabilities are told, as a divergence (MRC-kl)."""
     rate: Share = 0.15
     """Chance of each word, or of each region, to be hidden; one is at least."""
-    background: Count | None = None
-    """The detector's class that is not an answer of MRC; null: all are."""
     broken: Share = 0.5
     """Share of the pairs of ITM that get another's picture."""
 
@@ -133,7 +130,7 @@ class UniterObjectives(Objectives):
         matching = ImageTextMatching(self.broken, "pictures")
         alignment = (WordRegionAlignment(),) if self.alignment else ()
         weights = {one.name: self.alignment for one in alignment}
-        hard = MaskedRegionClass(self.rate, 1.0, at_least=1, background=self.background)
+        hard = MaskedRegionClass(self.rate, 1.0, at_least=1)
         soft = replace(hard, labels="divergence", name="masked_region_divergence")
         drawn = (
             (OneForward((words,)), self.words),

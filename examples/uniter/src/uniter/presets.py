@@ -29,7 +29,7 @@ PRETRAIN = preset(
     task="pretrain",
     model=UniterConfig.base(),
     init="paper: BERT base",
-    objectives=UniterObjectives(background=0),
+    objectives=UniterObjectives(),
     optimizer=OptimizerConfig(
         kind="adamw", lr=5e-5, betas=(0.9, 0.98), weight_decay=0.01, clip=5.0, warmup_steps=10_000
     ),

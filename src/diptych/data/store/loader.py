@@ -61,7 +61,7 @@ class Loader(PickledWithoutCaches):
     ) -> None:
         self.store, self.updates, self.seed, self.max_regions = store, updates, seed, max_regions
         self.corpus, self.pixels, self.corrupt = corpus, pixels, dict[str, str]()
-        self.mirror, self.most_regions = mirror, most_regions
+        self.mirror, self.most_regions, self.background = mirror, most_regions, store.contract.background
         self.without_regions: list[str] = []  # keys of the records that are left out because they have no regions
         texts = min(max(round(alone * batch_size), 1), batch_size) if corpus is not None else 0
         self.text_order = Order(np.ones(len(corpus), dtype=np.int64), texts, seed) if corpus is not None else None
@@ -138,7 +138,8 @@ class Loader(PickledWithoutCaches):
                 f"records so far; the first, {key}: {why}); `diptych check {self.store.folder}` lists them"
             )
         update = self.updates.at(step)
-        batch = collate([sample for number in there for sample in whole.prepared(number, update)])
+        samples = [sample for number in there for sample in whole.prepared(number, update)]
+        batch = replace(collate(samples), background=self.background)
         places = update.places(batch) if isinstance(update, PickingUpdate) else {}
         return replace(batch, idle=idle, places=places)
 

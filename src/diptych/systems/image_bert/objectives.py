@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat, model_validator
 
-from diptych.core import BIDIRECTIONAL, Vocabulary
+from diptych.core import Vocabulary
 from diptych.core.shares import Share
-from diptych.objectives import ImageTextMatching, MaskedLanguage, MaskedRegionClass, MaskedRegionFeature, Schedule
-from diptych.objectives.settings import LossPer, Objectives, per, weighed
+from diptych.objectives import ImageTextMatching, MaskedRegionClass, MaskedRegionFeature, Schedule
+from diptych.objectives.settings import LossPer, MaskedWords, per, weighed
 
 
-class ImageBertObjectives(Objectives):
+class ImageBertObjectives(MaskedWords):
     """Settings of the four pre-training tasks of section 4.3. The loss is the weighted sum of their losses."""
 
     without_classes = "region_classes=0"
@@ -26,8 +26,6 @@ class ImageBertObjectives(Objectives):
     """Weight of masked region feature regression (MRFR); 0: off."""
     matching: NonNegativeFloat = 1.0
     """Weight of image-text matching (ITM); 0: off."""
-    rate: Share = 0.15
-    """Share of the words that are hidden."""
     region_rate: Share = 0.15
     """Share of the regions that are hidden."""
     region_hidden: Share = 0.9
@@ -59,9 +57,7 @@ class ImageBertObjectives(Objectives):
         Pairs are mismatched before words and regions are hidden, so that both belong to the same image.
         """
         matched, broken = self.only_matched, 0.5 if self.broken is None else self.broken
-        words = MaskedLanguage(
-            vocabulary, rate=self.rate, attention=((BIDIRECTIONAL, 1.0),), only_matched=matched, hides_end=False
-        )
+        words = self.masked_words(vocabulary, only_matched=matched)
         classes = MaskedRegionClass(self.region_rate, self.region_hidden, only_matched=matched)
         features = MaskedRegionFeature(self.region_rate, self.region_hidden, self.distance, only_matched=matched)
         return weighed(

@@ -85,7 +85,7 @@ SMALL = preset(
     system="image-bert",
     task="pretrain",
     model=ImageBertConfig.tiny(whole_region="given", answer_slot=True, **NO_DROPOUT),
-    objectives=ImageBertObjectives(wrong_pairs="instead"),
+    objectives=ImageBertObjectives(wrong_pairs="instead", chosen_words="share"),
     optimizer=muon("encoder.layers."),
     training=derive(TRAINING, steps=2400),
 )

@@ -6,12 +6,11 @@ from typing import Any, Literal
 
 from pydantic import NonNegativeFloat, model_validator
 
-from diptych.core import BIDIRECTIONAL, Objective, Vocabulary
+from diptych.core import Objective, Vocabulary
 from diptych.core.shares import Share, Source
 from diptych.objectives import (
     GenerateText,
     ImageTextMatching,
-    MaskedLanguage,
     MaskedRegionClass,
     OneForward,
     Schedule,
@@ -19,12 +18,12 @@ from diptych.objectives import (
     Similarity,
     two_pass_c,
 )
-from diptych.objectives.settings import SCHEMES, Objectives
+from diptych.objectives.settings import SCHEMES, MaskedWords
 
 OVERLAP = 0.4  # regions overlap if their IoU is above this (func_pretrain.py:44)
 
 
-class TdenObjectives(Objectives):
+class TdenObjectives(MaskedWords):
     """Settings of the four objectives. Each can be switched off (Table 2).
 
     The value `official` follows the released code.
@@ -57,8 +56,6 @@ class TdenObjectives(Objectives):
     """paper: only chosen regions are hidden; official: also all regions that overlap a chosen one."""
     masking: Source = "paper"
     """paper: a chosen word piece becomes [MASK]; official: [MASK], a random piece or no change (80/10/10)."""
-    rate: Share = 0.15
-    """Share of the words that are hidden."""
     region_rate: Share = 0.15
     """Share of the regions that are hidden."""
     region_hidden: Share = 1.0
@@ -101,10 +98,7 @@ class TdenObjectives(Objectives):
 
     def _read(self, vocabulary: Vocabulary) -> tuple[Objective, ...]:
         across = self.reads_pairs
-        scheme, both_ways = SCHEMES[self.masking], ((BIDIRECTIONAL, 1.0),)
-        words = MaskedLanguage(
-            vocabulary, rate=self.rate, scheme=scheme, attention=both_ways, only_matched=across, hides_end=False
-        )
+        words = self.masked_words(vocabulary, scheme=SCHEMES[self.masking], only_matched=across)
         overlap = OVERLAP if self.region_suppression == "official" else None
         regions = MaskedRegionClass(
             self.region_rate, self.region_hidden, labels="divergence", overlap=overlap, only_matched=across

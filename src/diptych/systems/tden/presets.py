@@ -147,7 +147,7 @@ SMALL = preset(
     system="tden",
     task="pretrain",
     model=TdenConfig.tiny(**NO_DROPOUT),
-    objectives=TdenObjectives(masking="official", region_hidden=0.9, equal_texts="content"),
+    objectives=TdenObjectives(masking="official", chosen_words="share", region_hidden=0.9, equal_texts="content"),
     optimizer=muon("objects.", "sentence.", "cross.", "decoder."),
     training=TRAINING,
     decoding=DecodingOptions(beams=1),

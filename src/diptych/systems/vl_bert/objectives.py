@@ -7,13 +7,13 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat, model_validator
 
-from diptych.core import BIDIRECTIONAL, Vocabulary
+from diptych.core import Vocabulary
 from diptych.core.shares import Share, Source
-from diptych.objectives import ImageTextMatching, MaskedLanguage, MaskedRegionClass, Schedule, SeenRegionClass
-from diptych.objectives.settings import SCHEMES, SeenClasses, weighed
+from diptych.objectives import ImageTextMatching, MaskedRegionClass, Schedule, SeenRegionClass
+from diptych.objectives.settings import SCHEMES, MaskedWords, SeenClasses, weighed
 
 
-class VLBertObjectives(SeenClasses):
+class VLBertObjectives(MaskedWords, SeenClasses):
     """Settings of the pre-training tasks of section 3.3. The loss is the weighted sum of their losses."""
 
     without_classes = "region_classes=0"
@@ -29,8 +29,6 @@ class VLBertObjectives(SeenClasses):
     """Weight of masked region classes; 0: off."""
     masking: Source = "paper"
     """paper: a chosen word piece becomes [MASK]; official: whole words become [MASK], random or stay (80/10/10)."""
-    rate: Share = 0.15
-    """Share of the words that are hidden."""
     region_rate: Share = 0.15
     """Share of the regions that are hidden."""
     region_hidden: Share = 1.0
@@ -61,14 +59,11 @@ class VLBertObjectives(SeenClasses):
 
         Some texts are exchanged first, then words and regions are hidden. So all losses read the same pairs.
         """
-        words = MaskedLanguage(
+        words = self.masked_words(
             vocabulary,
-            rate=self.rate,
             scheme=SCHEMES[self.masking],
-            attention=((BIDIRECTIONAL, 1.0),),
             of="pictured" if self.text_alone else "all",
             only_matched=self.only_matched,
-            hides_end=False,
             whole_words=self.masking == "official",
             by_sample=self.means == "samples",
         )

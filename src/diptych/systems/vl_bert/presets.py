@@ -147,7 +147,7 @@ SMALL = preset(
     model=VLBertConfig.tiny(
         whole="given", visual_norm_init="official", hidden_regions="official", end_visual="official", **NO_DROPOUT
     ),
-    objectives=VLBertObjectives(relation=0.0, region_labels="soft", region_hidden=0.9),
+    objectives=VLBertObjectives(relation=0.0, chosen_words="share", region_labels="soft", region_hidden=0.9),
     optimizer=muon("encoder.layers."),
     training=TRAINING,
 )

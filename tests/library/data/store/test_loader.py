@@ -1,8 +1,12 @@
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 
+from diptych.core import FeatureContract
 from diptych.data.store.loader import Loader
-from diptych.data.store.store import Store
+from diptych.data.store.store import Store, StoreWriter
 from diptych.runtime.errors import DataError
 from tests.library.data.conftest import MakeStore, record
 from tests.support.loaded import Always, captions
@@ -93,3 +97,20 @@ def test_features_go_to_the_device_as_they_lie(make_store: MakeStore) -> None:
         assert regions is not None
         assert regions.features is not None
         assert torch.equal(moved.features[row, : len(regions)], regions.features)
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [(("background", "dog"), 0), (("dog", "__background__"), 1), (("dog", "cat"), None), ((), None)],
+)
+def test_a_batch_knows_the_class_that_is_the_background(
+    tmp_path: Path, names: tuple[str, ...], wanted: int | None
+) -> None:
+    with StoreWriter(tmp_path / "store", FeatureContract("given", "", 4, names)) as writer:
+        for number in range(4):
+            one = record(number)
+            assert one.regions is not None
+            classes = torch.full((len(one.regions), len(names)), 0.5) if names else None
+            writer.add(replace(one, regions=replace(one.regions, classes=classes)))
+    store = Store(tmp_path / "store")
+    assert loader(store).at(0, 0, 1).background == wanted
