@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from torch import nn
 
 from diptych.core import Batch, Capability, States, Vocabulary
+from diptych.core.contract import Part
 from diptych.core.shares import Count, Epsilon, PartialShare, Size
 from diptych.models.weights import ImportReport
 from diptych.runtime.devices import Precision
@@ -74,6 +75,12 @@ class ModelConfig(BaseModel):
     def reads_classes(self) -> bool:
         """True if the model reads the detector's class probabilities."""
         return False
+
+    @property
+    def reads(self) -> frozenset[Part]:
+        """The parts of stored regions that the model reads."""
+        read: dict[Part, bool] = {"boxes": True, "features": not self.reads_pixels, "classes": self.reads_classes}
+        return frozenset(part for part in read if read[part])
 
     @property
     def frozen_stages(self) -> int:

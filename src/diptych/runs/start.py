@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from diptych.core import FeatureContract
 from diptych.data.leakage import Fingerprints, SeenImages
 from diptych.data.store.pixels import Colours
 from diptych.data.store.store import Store
@@ -27,7 +28,7 @@ from diptych.runtime.errors import CheckpointError, RecipeError, counted
 from diptych.runtime.files import parse_json
 from diptych.runtime.weight_files import find_words
 from diptych.systems import RECIPES, SYSTEMS, hindrance
-from diptych.systems.recipe import Recipe
+from diptych.systems.recipe import CLASS_HEADS, Recipe
 from diptych.tasks import TaskSpec
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import Heads
@@ -41,6 +42,7 @@ class Start:
     speaks: bool = False  # True: the initial weights can already read and generate text
     source: str | None = None  # path of the start model's folder
     answers: Answers | None = None
+    contract: FeatureContract | None = None  # of the start model's features
     detector: Path | None = None
     familiarity: Familiarity | None = None
 
@@ -153,7 +155,8 @@ class Trained(Start):
 
     def __init__(self, model: ModelFolder) -> None:
         self.model, self.source, self.speaks = model, str(model.folder), True
-        self.answers, self.detector, self.familiarity = model.answers, model.detector, model.familiarity
+        self.answers, self.contract = model.answers, model.contract
+        self.detector, self.familiarity = model.detector, model.familiarity
 
     def digest(self) -> str:
         return digest(self.model.model)
@@ -186,7 +189,9 @@ class Trained(Start):
         wanted, there = recipe.model.max_regions, self.model.architecture.config.max_regions
         if recipe.model.regions_fixed and wanted != there:
             raise RecipeError(f"model.max_regions={wanted}: {self.source} was built with {there}; set it to {there}")
-        self.model.accept(store.contract, store.folder)
+        # A model that reads pixels gets new heads for other classes (`_load`). Stored features depend on the classes.
+        read = recipe.reads - ({"classes"} if recipe.model.reads_pixels else set())
+        self.model.accept(store.contract, store.folder, read)
 
     def tokens(self, folder: RunFolder, store: Store) -> Tokens:
         """Return the start model's tokeniser. Raises RecipeError if the recipe names another one."""
@@ -212,7 +217,7 @@ class Trained(Start):
             )
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
-        yield from _load(model, self.model, learner.answers)
+        yield from _load(model, self.model, learner.answers, learner.store.contract.class_names)
         if learner.spec.training.begin is not None:
             learner.spec.training.begin(learner.task, model.heads, Heads(self.model.model.heads, self.answers))
 
@@ -227,16 +232,19 @@ def _bound(recipe: Recipe) -> str:
     return json.dumps(recipe.bound, sort_keys=True)
 
 
-def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> Iterator[str]:
+def _load(
+    model: SystemModel, start: ModelFolder, answers: Answers | None, class_names: tuple[str, ...]
+) -> Iterator[str]:
     """Load the weights of `start` into `model`.
 
-    Heads of an imported model that are for other classes or answers are not loaded and stay random.
+    Heads for other classes than `class_names`, and an imported model's for other answers, stay random.
 
     The same holds for answer heads if `answers` are of another task.
 
     Yields a note about such heads, and about embeddings that get more rows.
     """
     tensors, wanted = start.model.state_dict(), model.state_dict()
+    other: list[str] = []
     if start.untrained:
         other = [name for name in wanted if name in tensors and tensors[name].shape != wanted[name].shape]
         if body := [name for name in other if not name.startswith("heads.")]:
@@ -247,9 +255,11 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
             )
         # Without a list of answers, it is unknown which answer an output of the head means.
         other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]
-        tensors = {name: value for name, value in tensors.items() if name not in other}
-        if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
-            yield f"{start.folder}: its heads for other classes or answers get random weights: {', '.join(fresh)}"
+    elif start.contract.class_names != class_names:
+        other = [name for name in tensors if name.startswith(tuple(f"heads.{head}." for head in CLASS_HEADS))]
+    tensors = {name: value for name, value in tensors.items() if name not in other}
+    if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
+        yield f"{start.folder}: its heads for other classes or answers get random weights: {', '.join(fresh)}"
     labelled = ""
     if answers is not None and start.answers is not None and answers.task != start.answers.task:
         sized = {name for name, old in tensors.items() if name in wanted and old.shape != wanted[name].shape}

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, SerializeAsAny, 
 from pydantic.functional_validators import field_validator
 
 from diptych.core import Task, Vocabulary
+from diptych.core.contract import Part
 from diptych.core.shares import PartialShare, PositiveShare
 from diptych.data.store.pixels import Colours, Pixels
 from diptych.data.store.tokens import Tokens
@@ -46,6 +47,8 @@ PUBLISHED = {
 }
 # Placeholder vocabulary, so that objectives can be built before a tokeniser exists.
 ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)
+CLASS_HEADS = frozenset({"region_class", "seen_class"})  # heads that learn to predict the stored classes
+FEATURE_HEAD = "region_feature"  # head that learns to predict the stored features
 
 
 class DataConfig(BaseModel):
@@ -129,6 +132,13 @@ class Recipe(BaseModel):
             return None
         data = self.data
         return Pixels(data.pixels_shorter, data.pixels_longer, data.pixels_colours, not data.images)
+
+    @property
+    def reads(self) -> frozenset[Part]:
+        """Return the parts of stored regions that training reads: the model's inputs, and targets of the objectives."""
+        heads = self.objectives.schedule(ANY_WORDS).heads
+        targets: dict[Part, bool] = {"features": FEATURE_HEAD in heads, "classes": bool(CLASS_HEADS & heads)}
+        return self.model.reads | {part for part in targets if targets[part]}
 
     def task_with(self, tokens: Tokens, answers: Answers | None, spec: TaskSpec | None = None) -> Task:
         """Build the recipe's task, or the task `spec`, with the recipe's settings."""
