@@ -86,7 +86,6 @@ def check(
 ) -> None:
     """Check data before training. The exit code is 1 if training would fail, or if a test image is in another split."""
     begin(f"reading {data}")
-    from diptych.core.contract import PARTS
     from diptych.data.check import check as check_records
     from diptych.data.extract.own_data import read_records
     from diptych.data.store.store import INDEX, Store
@@ -106,7 +105,7 @@ def check(
         raise SystemExit(1 if hurt else 0)
     opened = open_folder(model, revision=revision) if model is not None else None
     contract, seen = (None, None) if opened is None else (opened.contract, opened.seen)
-    parts = tuple(PARTS) if opened is None else opened.architecture.config.reads
+    parts = () if opened is None else opened.architecture.config.reads
     if (is_store := (data / INDEX).exists()) and stored:
         raise RecipeError(f"{data} is a store, which has its boxes already; pass --stored-boxes to `diptych extract`")
     records = Store(data) if is_store else read_records(data, console(), images, None, 0, True, skip_bad, stored)

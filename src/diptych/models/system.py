@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from torch import nn
 
 from diptych.core import Batch, Capability, States, Vocabulary
-from diptych.core.contract import Part
+from diptych.core.contract import PARTS, Part
 from diptych.core.shares import Count, Epsilon, PartialShare, Size
 from diptych.models.weights import ImportReport
 from diptych.runtime.devices import Precision
@@ -79,8 +79,13 @@ class ModelConfig(BaseModel):
     @property
     def reads(self) -> frozenset[Part]:
         """The parts of stored regions that the model reads."""
-        read: dict[Part, bool] = {"boxes": True, "features": not self.reads_pixels, "classes": self.reads_classes}
-        return frozenset(part for part in read if read[part])
+        unread = ({"features"} if self.reads_pixels else set()) | (set() if self.reads_classes else {"classes"})
+        return frozenset(PARTS) - unread
+
+    @property
+    def begins_from_detector(self) -> bool:
+        """True if the model has layers that can be initialised from a detector's (`network_init`)."""
+        return self.reads_pixels
 
     @property
     def frozen_stages(self) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from diptych.core import FeatureContract
+from diptych.core.folders import DETECTOR
 from diptych.data.leakage import Fingerprints, SeenImages
 from diptych.data.store.pixels import Colours
 from diptych.data.store.store import Store
@@ -28,7 +29,7 @@ from diptych.runtime.errors import CheckpointError, RecipeError, counted
 from diptych.runtime.files import parse_json
 from diptych.runtime.weight_files import find_words
 from diptych.systems import RECIPES, SYSTEMS, hindrance
-from diptych.systems.recipe import CLASS_HEADS, Recipe
+from diptych.systems.recipe import OF_STORE, TARGETS, Recipe
 from diptych.tasks import TaskSpec
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import Heads
@@ -143,11 +144,17 @@ class Weights(Start):
         recipe = self.recipe
         if begun:  # resumed: the run's checkpoint has the weights
             return
+        if (given := recipe.network_init) is not None:  # before `init`, which may have these layers too
+            source = str(learner.store.folder / DETECTOR) if given == OF_STORE else given
+            try:
+                report = initialise_network(model, recipe.system, source, recipe.data.pixels_colours)
+                yield f"{source}: {report.lines()[-1]}"
+            except CheckpointError as error:
+                if given != OF_STORE:
+                    raise
+                yield f"no layer begins as one of the detector, so all of them begin with random weights: {error}"
         if recipe.init is not None:
             yield f"{recipe.init}: {initialise(model, recipe.system, recipe.init).lines()[-1]}"
-        if recipe.network_init is not None:
-            report = initialise_network(model, recipe.system, recipe.network_init, recipe.data.pixels_colours)
-            yield f"{recipe.network_init}: {report.lines()[-1]}"
 
 
 class Trained(Start):
@@ -184,7 +191,7 @@ class Trained(Start):
 
     def check(self, recipe: Recipe, store: Store) -> None:
         for name in ("init", "network_init"):
-            if getattr(recipe, name) is not None and not (name == "init" and recipe.wants_init):
+            if getattr(recipe, name) is not None and name not in recipe.wanted:
                 raise RecipeError(f"`{name}` and --model are mutually exclusive: both are initial weights, so pass one")
         wanted, there = recipe.model.max_regions, self.model.architecture.config.max_regions
         if recipe.model.regions_fixed and wanted != there:
@@ -232,12 +239,10 @@ def _bound(recipe: Recipe) -> str:
     return json.dumps(recipe.bound, sort_keys=True)
 
 
-def _load(
-    model: SystemModel, start: ModelFolder, answers: Answers | None, class_names: tuple[str, ...]
-) -> Iterator[str]:
+def _load(model: SystemModel, start: ModelFolder, answers: Answers | None, kinds: tuple[str, ...]) -> Iterator[str]:
     """Load the weights of `start` into `model`.
 
-    Heads for other classes than `class_names`, and an imported model's for other answers, stay random.
+    Heads for other classes than `kinds`, and an imported model's for other answers, stay random.
 
     The same holds for answer heads if `answers` are of another task.
 
@@ -255,8 +260,9 @@ def _load(
             )
         # Without a list of answers, it is unknown which answer an output of the head means.
         other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]
-    elif start.contract.class_names != class_names:
-        other = [name for name in tensors if name.startswith(tuple(f"heads.{head}." for head in CLASS_HEADS))]
+    elif start.contract.class_names != kinds:
+        heads = tuple(f"heads.{head}." for head, part in TARGETS.items() if part == "classes")
+        other = [name for name in tensors if name.startswith(heads)]
     tensors = {name: value for name, value in tensors.items() if name not in other}
     if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
         yield f"{start.folder}: its heads for other classes or answers get random weights: {', '.join(fresh)}"
@@ -295,7 +301,7 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
     shape |= {name: max(shape[name], getattr(recipe.model, name)) for name in recipe.model.grows}
     model = type(recipe.model)(**shape)
-    fitted = derive(recipe, model=model, init=None if recipe.wants_init else recipe.init)
+    fitted = derive(recipe, model=model, **dict.fromkeys(recipe.wanted))
     return _with_network_settings(fitted, start.recipe, model.reads_pixels)
 
 
@@ -352,12 +358,12 @@ def initialise(model: SystemModel, system: str, source: str) -> ImportReport:
 
 
 def initialise_network(model: SystemModel, system: str, source: str, colours: Colours) -> ImportReport:
-    """Load the network that reads pixels from `source`, a detector folder or weights file (setting `network_init`)."""
+    """Load the layers of a detector from `source`, its folder or a weights file (the setting `network_init`)."""
     begin = SYSTEMS[system].start_network
-    if begin is None or not model.config.reads_pixels:
+    if begin is None or not model.config.begins_from_detector:
         raise RecipeError(
-            "`network_init` has weights of a network that reads pixels, but the model has no such network; set "
-            "model.network, or leave out `network_init`"
+            "`network_init` has weights of a detector's layers, but the model has no such layers; set model.network "
+            "(VL-BERT) or model.fc7 (Unified VLP), or leave out `network_init`"
         )
     with read_as_weights(source):
         return begin(model, source, colours)

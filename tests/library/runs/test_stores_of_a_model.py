@@ -112,7 +112,14 @@ SHAPE = [
     "model.network=resnet18", "model.network_cells=2", "model.network_frozen=0", "model.width=16", "model.layers=1",
     "model.heads=2", "model.ffn=32",
 ]  # fmt: skip
-SHORT = ["init=none", "training.batch=2", "training.micro_batch=2", "training.steps=1", "training.precision=fp32"]
+SHORT = [
+    "init=none",
+    "network_init=none",
+    "training.batch=2",
+    "training.micro_batch=2",
+    "training.steps=1",
+    "training.precision=fp32",
+]
 SHORT += [
     "training.validate_every=null",
     "training.average_best=0",
