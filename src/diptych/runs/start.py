@@ -152,7 +152,7 @@ class Weights(Start):
             except CheckpointError as error:
                 if given != OF_STORE:
                     raise
-                yield f"no layer begins as one of the detector, so all of them begin with random weights: {error}"
+                yield f"the layers that begin as the detector's in the paper have random weights: {error}"
         if recipe.init is not None:
             yield f"{recipe.init}: {initialise(model, recipe.system, recipe.init).lines()[-1]}"
 
