@@ -107,7 +107,8 @@ In the commands, names in capitals are yours:
 - Stores, made by `diptych data` and `diptych extract` ([public sets](public-sets.md)): CC, SBU, LAIT, COCO, COCO2014
   (the images of the test server), FLICKR30K, VQA, VCR and REFCOCO+. A name may end with the kind of its regions, such
   as `COCO-X101`, because papers extract the same images with different detectors. Each paper lists its stores.
-- Files: the weights BERT and UNILM with their vocabulary VOCAB, and the text file SENTENCES.
+- Files: the weights BERT and UNILM with their vocabulary VOCAB, the ResNet RESNET of a detector, and the text file
+  SENTENCES.
 
 `diptych recipes --system xgpt --table 2` prints a table in the terminal.
 """

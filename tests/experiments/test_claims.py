@@ -83,7 +83,7 @@ def test_every_arm_resolves_at_the_papers_size(claim: Claim) -> None:
         if stage.after is None:
             assert recipe.init == (None if recipe.system == "xgpt" else "bert")
         else:
-            assert recipe.init is None or recipe.wants_init
+            assert recipe.init is None or "init" in recipe.wanted
         assert (recipe.data.vocabulary == "vocab.txt") == (recipe.init == "bert")
         if "/small/" in stage.recipe and find_task(recipe.task).pretrains and recipe.data.text is None:
             assert recipe.data.split is not None

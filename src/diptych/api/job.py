@@ -17,6 +17,7 @@ from rich.console import Console
 from diptych.api.dataset import Dataset, resumable
 from diptych.api.run import Run
 from diptych.core import Record
+from diptych.core.contract import Part
 from diptych.core.folders import INNER
 from diptych.data.extract.own_data import check_older, check_same, detector_or_features, open_data, store_of
 from diptych.data.store.record_json import record_to_json
@@ -150,7 +151,8 @@ class TrainingJob:
             )
             for name, (path, opened) in self.data.items()
         }
-        return stores[""] if "" in stores else SeveralStores(stores)
+        parts = frozenset[Part]().union(*(folder.recipe.reads for folder in self.folders))
+        return stores[""] if "" in stores else SeveralStores(stores, parts)
 
     @property
     def _regions(self) -> tuple[str | None, Path | None]:

@@ -105,12 +105,13 @@ def check(
         raise SystemExit(1 if hurt else 0)
     opened = open_folder(model, revision=revision) if model is not None else None
     contract, seen = (None, None) if opened is None else (opened.contract, opened.seen)
+    parts = () if opened is None else opened.architecture.config.reads
     if (is_store := (data / INDEX).exists()) and stored:
         raise RecipeError(f"{data} is a store, which has its boxes already; pass --stored-boxes to `diptych extract`")
     records = Store(data) if is_store else read_records(data, console(), images, None, 0, True, skip_bad, stored)
     tasks = {name: spec.learns_from for name, spec in TASKS.items()}
     with advancing("checking", len(records)) as progress:
-        checked = check_records(records, contract, True, tasks, seen, stored, progress)
+        checked = check_records(records, contract, True, tasks, seen, stored, progress, parts)
     if as_json:
         print(json.dumps(checked.to_json(), indent=1))
     else:

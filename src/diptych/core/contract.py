@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -11,6 +12,13 @@ MOST_VALUES = 1_000_000  # a feature vector has at most this many values
 # The value of `extractor` for features that were computed outside Diptych.
 GIVEN = "given"
 Count = Annotated[int, Field(ge=0, le=MOST_VALUES)]
+# The fields that must be equal, for each part of regions that a model may read. Every model reads their boxes.
+Part = Literal["boxes", "features", "classes"]
+PARTS: dict[Part, frozenset[str]] = {
+    "boxes": frozenset({"box_format"}),
+    "features": frozenset({"extractor", "weights", "feature_size", "selection", "whole", "whole_size"}),
+    "classes": frozenset({"class_names"}),
+}
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class FeatureProfile:
 class FeatureContract:
     """The origin of a set of features. Sets of features may be mixed only if their contracts are equal.
 
+    A model that does not read the features or the classes does not need the fields that describe them (`PARTS`).
+
     With another detector's features, a model runs but is less accurate (huggingface/transformers#8769). So code that
     compares contracts raises an error if they differ, with the fields that differ.
     """
@@ -48,8 +58,8 @@ class FeatureContract:
     whole_size: Count = 0  # number of values of the whole image's feature; 0: feature_size
     profile: FeatureProfile | None = None  # statistics of features that were computed outside Diptych
 
-    def differences(self, other: FeatureContract) -> list[str]:
-        """Return a line for each field that differs: `name: this value, not that value`.
+    def differences(self, other: FeatureContract, parts: Collection[Part] = tuple(PARTS)) -> list[str]:
+        """Return a line for each field of `parts` that differs: `name: this value, not that value`.
 
         Profiles are compared in `vision.features.profile`, not here.
         """
@@ -57,7 +67,7 @@ class FeatureContract:
         return [
             f"{name}: {_short(mine[name])}, not {_short(theirs[name])}"
             for name in mine
-            if name != "profile" and mine[name] != theirs[name]
+            if any(name in PARTS[part] for part in parts) and mine[name] != theirs[name]
         ]
 
     @property

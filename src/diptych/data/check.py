@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
+from diptych.core.contract import PARTS, Part
 from diptych.core.labels import alike
 from diptych.core.record import Fingerprint
 from diptych.core.shares import FEWEST
@@ -48,10 +49,12 @@ def check(
     seen: SeenImages | None = None,
     stored: bool = False,
     progress: Callable[[int], object] | None = None,
+    parts: Collection[Part] = tuple(PARTS),
 ) -> CheckReport:
     """Check every record.
 
-    If `pictures` is True, every image is opened. `model`: the feature contract that a model requires.
+    If `pictures` is True, every image is opened. `model`: the feature contract that a model requires. `parts`: the
+    parts of regions that it reads.
 
     `seen`: fingerprints of the images that a model was trained on. Images of val and test splits are compared with
     them. `tasks`: for each task, a function that returns True if the task can train on a record. The report counts
@@ -73,7 +76,7 @@ def check(
         failures = data.folder / FAILURES
         for failure in map(parse_json, filter(None, text_of(failures).split("\n") if failures.is_file() else ())):
             checker.add("not extracted", f"{failure['key']}: {failure['reason']}")
-        for line in differences(data.contract, model) if model is not None else ():
+        for line in differences(data.contract, model, parts) if model is not None else ():
             checker.add("contract", line)
     if stored:
         checker.findings.pop(TURNED, None)

@@ -13,6 +13,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from diptych.core import Record, Task
+from diptych.core.contract import PARTS
 from diptych.data.store.store import INDEX, Store
 from diptych.data.store.tokens import Tokens
 from diptych.inference.stored import StoredRegions
@@ -61,7 +62,7 @@ class Predictor:
         if self.stored is None:
             return self._detector()
         store = Store(self.stored)
-        self.folder.accept(store.contract, self.stored)
+        self.folder.accept(store.contract, self.stored, PARTS)  # mixed with new regions; classes are shown
         return StoredRegions(store, self._detector)
 
     def _detector(self) -> Detector:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from torch import nn
 
 from diptych.core import Batch, Capability, States, Vocabulary
+from diptych.core.contract import PARTS, Part
 from diptych.core.shares import Count, Epsilon, PartialShare, Size
 from diptych.models.weights import ImportReport
 from diptych.runtime.devices import Precision
@@ -74,6 +75,17 @@ class ModelConfig(BaseModel):
     def reads_classes(self) -> bool:
         """True if the model reads the detector's class probabilities."""
         return False
+
+    @property
+    def reads(self) -> frozenset[Part]:
+        """The parts of stored regions that the model reads."""
+        unread = ({"features"} if self.reads_pixels else set()) | (set() if self.reads_classes else {"classes"})
+        return frozenset(PARTS) - unread
+
+    @property
+    def begins_from_detector(self) -> bool:
+        """True if the model has layers that can be initialised from a detector's (`network_init`)."""
+        return self.reads_pixels
 
     @property
     def frozen_stages(self) -> int:

@@ -97,7 +97,8 @@ def measured(store: Store, splits: Sequence[str], most: int, before: Familiarity
     numbers = sorted({number for split in splits for number in store.split(split)})
     step = max(1, len(numbers) // MOST)
     records = (store.record(number).best_regions(most) for number in numbers[::step])
-    regions = [one.regions for one in records if one.regions is not None and len(one.regions)]
+    # Several stores leave features out that differ.
+    regions = [of for one in records if (of := one.regions) is not None and of.features is not None and len(of)]
     if len(regions) < FEWEST:
         strange = sum(not before.knows(one) for one in regions) if before else 0
         return before if strange <= max(1, STRANGE * len(regions)) else None

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationInf
 from safetensors import SafetensorError
 
 from diptych.core import FeatureContract, Task
+from diptych.core.contract import Part
 from diptych.core.folders import DETECTOR, INNER, PACKAGED, packaged
 from diptych.data.leakage import FILE as SEEN
 from diptych.data.leakage import SeenImages
@@ -205,15 +206,17 @@ class ModelFolder:
             f"{errors[UNCALIBRATED]:.1f} before temperature scaling, {errors[CALIBRATED]:.1f} after"
         )
 
-    def accept(self, contract: FeatureContract, where: object) -> None:
+    def accept(self, contract: FeatureContract, where: object, parts: Collection[Part] | None = None) -> None:
         """Raise DataError if features were made by another extractor than the model's training features.
 
-        `where`: the folder of the features.
+        `where`: the folder of the features. `parts`: the parts of regions that are compared; None: those that the model
+        reads.
 
         If a checkpoint was imported without a detector, only the feature size is compared.
         """
+        parts = self.architecture.config.reads if parts is None else parts
         if self.untrained and not self.contract.weights:
-            if not self.architecture.config.reads_pixels and contract.feature_size != self.contract.feature_size:
+            if "features" in parts and contract.feature_size != self.contract.feature_size:
                 raise DataError(
                     f"the features in {where} have {contract.feature_size} values each, but the imported model "
                     f"{self.folder} needs {self.contract.feature_size} ({self.contract.extractor}); extract with that "
@@ -221,7 +224,7 @@ class ModelFolder:
                     "--features PATH"
                 )
             return
-        if different := differences(self.contract, contract):
+        if different := differences(self.contract, contract, parts):
             again = (
                 f"diptych extract DATA --out OUT --detector given --features PATH, {self.contract.feature_size} values"
                 if self.contract.is_given

@@ -127,11 +127,13 @@ def _save(learner: Learner, start: Start, result: Result, console: Console) -> M
         scores = {**(scores or {}), UNCALIBRATED: fitted.before, CALIBRATED: fitted.after}
         tell(console, f"{fitted.line} (fitted on {fitted.questions} questions of {recipe.data.validation})")
     splits, most = (recipe.data.split, recipe.data.validation), recipe.model.max_regions
-    familiarity = None if store.hides_images else measured(store, splits, most, start.familiarity)
+    # Another detector than the store's does not describe the model's images.
+    same = start.contract is not None and not start.contract.differences(store.contract, ["features"])
+    familiarity = None if store.hides_images else measured(store, splits, most, start.familiarity if same else None)
     texts = example_texts(store, learner.records, learner.spec.field)
     made = ModelFolder(
         out, model, derive(learner.architecture, examples=texts), learner.tokens, store.contract, recipe, answers,
-        detector=store.detector() or start.detector, validation=scores, familiarity=familiarity,
+        detector=store.detector() or (start.detector if same else None), validation=scores, familiarity=familiarity,
     )  # fmt: skip
     if os.environ.get("RANK", "0") != "0":
         return made

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from diptych.core import FeatureContract
+from diptych.core.folders import DETECTOR
 from diptych.data.leakage import Fingerprints, SeenImages
 from diptych.data.store.pixels import Colours
 from diptych.data.store.store import Store
@@ -27,7 +29,7 @@ from diptych.runtime.errors import CheckpointError, RecipeError, counted
 from diptych.runtime.files import parse_json
 from diptych.runtime.weight_files import find_words
 from diptych.systems import RECIPES, SYSTEMS, hindrance
-from diptych.systems.recipe import Recipe
+from diptych.systems.recipe import OF_STORE, TARGETS, Recipe
 from diptych.tasks import TaskSpec
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import Heads
@@ -41,6 +43,7 @@ class Start:
     speaks: bool = False  # True: the initial weights can already read and generate text
     source: str | None = None  # path of the start model's folder
     answers: Answers | None = None
+    contract: FeatureContract | None = None  # of the start model's features
     detector: Path | None = None
     familiarity: Familiarity | None = None
 
@@ -141,11 +144,17 @@ class Weights(Start):
         recipe = self.recipe
         if begun:  # resumed: the run's checkpoint has the weights
             return
+        if (given := recipe.network_init) is not None:  # before `init`, which may have these layers too
+            source = str(learner.store.folder / DETECTOR) if given == OF_STORE else given
+            try:
+                report = initialise_network(model, recipe.system, source, recipe.data.pixels_colours)
+                yield f"{source}: {report.lines()[-1]}"
+            except CheckpointError as error:
+                if given != OF_STORE:
+                    raise
+                yield f"the layers that begin as the detector's in the paper have random weights: {error}"
         if recipe.init is not None:
             yield f"{recipe.init}: {initialise(model, recipe.system, recipe.init).lines()[-1]}"
-        if recipe.network_init is not None:
-            report = initialise_network(model, recipe.system, recipe.network_init, recipe.data.pixels_colours)
-            yield f"{recipe.network_init}: {report.lines()[-1]}"
 
 
 class Trained(Start):
@@ -153,7 +162,8 @@ class Trained(Start):
 
     def __init__(self, model: ModelFolder) -> None:
         self.model, self.source, self.speaks = model, str(model.folder), True
-        self.answers, self.detector, self.familiarity = model.answers, model.detector, model.familiarity
+        self.answers, self.contract = model.answers, model.contract
+        self.detector, self.familiarity = model.detector, model.familiarity
 
     def digest(self) -> str:
         return digest(self.model.model)
@@ -181,12 +191,14 @@ class Trained(Start):
 
     def check(self, recipe: Recipe, store: Store) -> None:
         for name in ("init", "network_init"):
-            if getattr(recipe, name) is not None and not (name == "init" and recipe.wants_init):
+            if getattr(recipe, name) is not None and name not in recipe.wanted:
                 raise RecipeError(f"`{name}` and --model are mutually exclusive: both are initial weights, so pass one")
         wanted, there = recipe.model.max_regions, self.model.architecture.config.max_regions
         if recipe.model.regions_fixed and wanted != there:
             raise RecipeError(f"model.max_regions={wanted}: {self.source} was built with {there}; set it to {there}")
-        self.model.accept(store.contract, store.folder)
+        # A model that reads pixels gets new heads for other classes (`_load`). Stored features depend on the classes.
+        read = recipe.reads - ({"classes"} if recipe.model.reads_pixels else set())
+        self.model.accept(store.contract, store.folder, read)
 
     def tokens(self, folder: RunFolder, store: Store) -> Tokens:
         """Return the start model's tokeniser. Raises RecipeError if the recipe names another one."""
@@ -212,7 +224,7 @@ class Trained(Start):
             )
 
     def load(self, model: SystemModel, learner: Learner, begun: bool) -> Iterator[str]:
-        yield from _load(model, self.model, learner.answers)
+        yield from _load(model, self.model, learner.answers, learner.store.contract.class_names)
         if learner.spec.training.begin is not None:
             learner.spec.training.begin(learner.task, model.heads, Heads(self.model.model.heads, self.answers))
 
@@ -227,16 +239,17 @@ def _bound(recipe: Recipe) -> str:
     return json.dumps(recipe.bound, sort_keys=True)
 
 
-def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> Iterator[str]:
+def _load(model: SystemModel, start: ModelFolder, answers: Answers | None, kinds: tuple[str, ...]) -> Iterator[str]:
     """Load the weights of `start` into `model`.
 
-    Heads of an imported model that are for other classes or answers are not loaded and stay random.
+    Heads for other classes than `kinds`, and an imported model's for other answers, stay random.
 
     The same holds for answer heads if `answers` are of another task.
 
     Yields a note about such heads, and about embeddings that get more rows.
     """
     tensors, wanted = start.model.state_dict(), model.state_dict()
+    other: list[str] = []
     if start.untrained:
         other = [name for name in wanted if name in tensors and tensors[name].shape != wanted[name].shape]
         if body := [name for name in other if not name.startswith("heads.")]:
@@ -247,9 +260,12 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None) -> It
             )
         # Without a list of answers, it is unknown which answer an output of the head means.
         other += [name for name in tensors if name.startswith("heads.answer.") and start.answers is None]
-        tensors = {name: value for name, value in tensors.items() if name not in other}
-        if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
-            yield f"{start.folder}: its heads for other classes or answers get random weights: {', '.join(fresh)}"
+    elif start.contract.class_names != kinds:
+        heads = tuple(f"heads.{head}." for head, part in TARGETS.items() if part == "classes")
+        other = [name for name in tensors if name.startswith(heads)]
+    tensors = {name: value for name, value in tensors.items() if name not in other}
+    if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
+        yield f"{start.folder}: its heads for other classes or answers get random weights: {', '.join(fresh)}"
     labelled = ""
     if answers is not None and start.answers is not None and answers.task != start.answers.task:
         sized = {name for name, old in tensors.items() if name in wanted and old.shape != wanted[name].shape}
@@ -285,7 +301,7 @@ def fit_to(recipe: Recipe, start: ModelFolder) -> Recipe:
     shape = {name: getattr(config, name) for name in type(recipe.model).model_fields}
     shape |= {name: max(shape[name], getattr(recipe.model, name)) for name in recipe.model.grows}
     model = type(recipe.model)(**shape)
-    fitted = derive(recipe, model=model, init=None if recipe.wants_init else recipe.init)
+    fitted = derive(recipe, model=model, **dict.fromkeys(recipe.wanted))
     return _with_network_settings(fitted, start.recipe, model.reads_pixels)
 
 
@@ -342,12 +358,12 @@ def initialise(model: SystemModel, system: str, source: str) -> ImportReport:
 
 
 def initialise_network(model: SystemModel, system: str, source: str, colours: Colours) -> ImportReport:
-    """Load the network that reads pixels from `source`, a detector folder or weights file (setting `network_init`)."""
+    """Load the layers of a detector from `source`, its folder or a weights file (the setting `network_init`)."""
     begin = SYSTEMS[system].start_network
-    if begin is None or not model.config.reads_pixels:
+    if begin is None or not model.config.begins_from_detector:
         raise RecipeError(
-            "`network_init` has weights of a network that reads pixels, but the model has no such network; set "
-            "model.network, or leave out `network_init`"
+            "`network_init` has weights of a detector's layers, but the model has no such layers; set model.network "
+            "(VL-BERT) or model.fc7 (Unified VLP), or leave out `network_init`"
         )
     with read_as_weights(source):
         return begin(model, source, colours)

@@ -12,6 +12,7 @@ from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.plugins import unknown_name
 from diptych.systems import LISTED, RECIPES, STAGED, SYSTEMS, find_stages, ledger, papers
 from diptych.systems.preset import Preset, StagedPreset
+from diptych.systems.recipe import OF_STORE
 from diptych.tasks import TASKS
 
 
@@ -107,7 +108,8 @@ def settings(name: str) -> dict[str, dict[str, Any]]:
 def command_of(name: str) -> str:
     """Return the command that runs a recipe. The user must replace the names in capitals, such as STORE."""
     first = find_stages(name).recipes[0]
-    start = " --model MODEL" if first.wants_model else " --init FILE --vocab VOCAB" if first.wants_init else ""
+    start = " --model MODEL" if first.wants_model else " --init FILE --vocab VOCAB" if "init" in first.wanted else ""
+    start += " --set network_init=FILE" * (first.wanted.get("network_init", OF_STORE) != OF_STORE)
     if TASKS[first.task].pretrains:
         return f"diptych pretrain {name} --data STORE{start} --out OUT"
     return f"diptych finetune {first.task} --recipe {name} --data STORE --model MODEL --out OUT"

@@ -28,6 +28,7 @@ class Fields(TypedDict, total=False):
     task: str
     model: ModelConfig | Changed
     init: str | None
+    network_init: str | None
     objectives: Objectives | Changed
     optimizer: OptimizerConfig | Changed
     training: TrainingConfig | Changed
@@ -79,4 +80,4 @@ class StagedPreset:
     def __call__(self) -> Stages:
         numbered = (replace(stage, name=f"{self.name}/{number}") for number, stage in enumerate(self.stages, start=1))
         first, *later = (stage() for stage in numbered)
-        return Stages(self.name, (first, *(derive(recipe, init=None) for recipe in later)))
+        return Stages(self.name, (first, *(derive(recipe, init=None, network_init=None) for recipe in later)))

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, SerializeAsAny, 
 from pydantic.functional_validators import field_validator
 
 from diptych.core import Task, Vocabulary
+from diptych.core.contract import Part
 from diptych.core.shares import PartialShare, PositiveShare
 from diptych.data.store.pixels import Colours, Pixels
 from diptych.data.store.tokens import Tokens
@@ -37,15 +38,20 @@ _COMPUTATION = ("threads", "compile", "loading_threads", "loading_processes")
 CHANGEABLE = frozenset(f"training.{name}" for name in (*_LENGTH, *_OUTPUT, *_COMPUTATION))
 M = TypeVar("M", bound=BaseModel)
 # In recipes of the papers, `init` is a placeholder until the user gives a file. Examples are `paper: BERT base`, and
-# `paper: xgpt/text` for the model of another recipe. PUBLISHED: where to find the weights.
+# `paper: xgpt/text` for the model of another recipe. So is `network_init`, but for OF_STORE: layers of the store's
+# detector, where it has them. PUBLISHED: where to find the weights.
 OF_PAPER = "paper: "
+OF_STORE = "paper: the detector of the store"
 PUBLISHED = {
+    "ResNet-101 of a Visual Genome detector": "resnet101-pt-vgbua-0000.model, which VL-BERT's repository names",
     "BERT base": "bert-base-uncased on the hub, with its vocab.txt",
     "BERT large": "bert-large-uncased on the hub, with its vocab.txt",
     "UniLM": "LuoweiZhou/VLP's base_model_pretrained/model_153999_cpu.bin, whose vocab.txt is bert-base-cased's",
 }
 # Placeholder vocabulary, so that objectives can be built before a tokeniser exists.
 ANY_WORDS = Vocabulary(size=5, pad=0, unknown=1, cls=2, sep=3, mask=4)
+# {head: the part of stored regions that it learns to predict}
+TARGETS: dict[str, Part] = {"region_class": "classes", "seen_class": "classes", "region_feature": "features"}
 
 
 class DataConfig(BaseModel):
@@ -110,7 +116,7 @@ class Recipe(BaseModel):
     init: str | None = None
     """Initial weights: a BERT, UniLM or Unified VLP file or folder, or a hub id; none: random."""
     network_init: str | None = None
-    """Initial weights of model.network: the folder of a Faster R-CNN, or a file with a ResNet; null: random."""
+    """Initial weights of model.network or fc7: a detector's folder, or a file with a ResNet or fc7; none: random."""
     objectives: SerializeAsAny[Objectives]
     optimizer: OptimizerConfig
     training: TrainingConfig
@@ -130,6 +136,12 @@ class Recipe(BaseModel):
         data = self.data
         return Pixels(data.pixels_shorter, data.pixels_longer, data.pixels_colours, not data.images)
 
+    @property
+    def reads(self) -> frozenset[Part]:
+        """Return the parts of stored regions that training reads: the model's inputs, and targets of the objectives."""
+        heads = TARGETS.keys() & self.objectives.schedule(ANY_WORDS).heads
+        return self.model.reads | {TARGETS[head] for head in heads}
+
     def task_with(self, tokens: Tokens, answers: Answers | None, spec: TaskSpec | None = None) -> Task:
         """Build the recipe's task, or the task `spec`, with the recipe's settings."""
         shape, objectives, spec = self.model, self.objectives, spec or find_task(self.task)
@@ -142,32 +154,33 @@ class Recipe(BaseModel):
         return spec.build(options)
 
     @property
-    def wants_init(self) -> bool:
-        """Return True if `init` is still a placeholder, such as `paper: BERT base`, instead of a file."""
-        return self.init is not None and self.init.startswith(OF_PAPER)
+    def wanted(self) -> dict[str, str]:
+        """Return the placeholders among `init` and `network_init`, such as `paper: BERT base`, by setting."""
+        named = (("init", self.init or ""), ("network_init", self.network_init or ""))
+        return {name: value for name, value in named if value.startswith(OF_PAPER)}
 
     @property
     def wants_model(self) -> bool:
         """Return True if `init` is a placeholder for the model of another recipe, such as `paper: xgpt/text`."""
-        return self.wants_init and "/" in str(self.init)
+        return "/" in self.wanted.get("init", "")
 
     def check_begun(self) -> None:
-        """Raise RecipeError if `init` is still a placeholder for the pre-trained weights of the paper."""
-        if not self.wants_init:
-            return
-        what = str(self.init).removeprefix(OF_PAPER)
-        out = what.rpartition("/")[2].upper()
-        given = f"{what} ({PUBLISHED.get(what, 'its file')}): --set init=FILE --set data.vocabulary=vocab.txt"
-        trained = f"a model of {what}: diptych pretrain {what} --out {out}, then --model {out}"
-        raise RecipeError(
-            f"{self.name} starts, as in the paper, from {trained if self.wants_model else given}; or pass a model "
-            "(--model), or start from random weights with --set init=none"
-        )
+        """Raise RecipeError if `init` or `network_init` is still a placeholder for the paper's initial weights."""
+        for name in (name for name, weights in self.wanted.items() if weights != OF_STORE):
+            what = self.wanted[name].removeprefix(OF_PAPER)
+            out, words = what.rpartition("/")[2].upper(), " --set data.vocabulary=vocab.txt" * (name == "init")
+            given = f"{what} ({PUBLISHED.get(what, 'its file')}): --set {name}=FILE{words}"
+            trained = f"a model of {what}: diptych pretrain {what} --out {out}, then --model {out}"
+            raise RecipeError(
+                f"{self.name} starts, as in the paper, from {trained if '/' in what else given}; or pass a model "
+                f"(--model), or start from random weights with --set {name}=none"
+            )
 
-    @field_validator("init")
+    @field_validator("init", "network_init")
     @classmethod
-    def _none_is_random(cls, init: str | None) -> str | None:
-        return None if init == "none" else init
+    def _none_is_random(cls, init: str | None, others: ValidationInfo) -> str | None:
+        reads = others.field_name == "init" or getattr(others.data.get("model"), "begins_from_detector", False)
+        return None if init == "none" or (not reads and str(init).startswith(OF_PAPER)) else init
 
     @field_validator("task")
     @classmethod

@@ -59,7 +59,7 @@ class System:
     tables: Path | None = None  # path of paper.toml, which has the tables of the paper
     # Initialises a model from weights of BERT or of another system. Arguments: model, file or folder or hub id.
     start: Callable[[Any, str], ImportReport] | None = None
-    # Initialises the part of a model that reads pixels. Arguments: model, file or folder, order of colours.
+    # Initialises the layers that a detector has too. Arguments: model, file or folder of it, order of colours.
     start_network: Callable[[Any, str, Colours], ImportReport] | None = None
     importer: Importer | None = None  # imports the checkpoints of the authors; None: they published none
     declines: Mapping[str, str] = field(default_factory=dict)  # {task that the system cannot learn: reason}

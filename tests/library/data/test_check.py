@@ -233,6 +233,7 @@ def test_another_contract_is_an_error(tmp_path: Path) -> None:
     found = one(check(stored(tmp_path, [good("k")]), replace(CONTRACT, extractor="other", feature_size=7)))
     assert (found.kind, found.severity, found.count) == ("contract", "error", 2)
     assert found.examples == ["extractor: 'given', not 'other'", "feature_size: 2, not 7"]
+    assert not check(Store(tmp_path), replace(CONTRACT, feature_size=7), parts=["boxes"]).findings, "it reads pixels"
 
 
 def test_what_was_not_extracted_lowers_coverage(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -13,7 +13,8 @@ from diptych.core import BIDIRECTIONAL, Record, Sample, collate
 from diptych.data.store.pixels import Pixels
 from diptych.objectives import MaskedRegionClass
 from diptych.runtime.errors import DataError
-from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
+from diptych.systems import find_recipe
+from diptych.systems.vl_bert.model import VLBert, VLBertConfig, VLBertResolvedConfig
 from diptych.systems.vl_bert.network import FastRCNN
 from diptych.training.config import OptimizerConfig
 from diptych.training.optimizer import MULTIPLIER, parameter_groups
@@ -75,6 +76,21 @@ def test_the_network_learns_and_its_early_stages_do_not() -> None:
     convolutions = {name for name in before if "conv" in name or "downsample.0" in name}
     frozen = {name for name in convolutions if ".backbone.conv1" in name or ".layer1." in name}
     assert moved == convolutions - frozen  # no norm either, neither scale nor statistics
+
+
+@pytest.mark.parametrize(("name", "trained"), [("vl-bert/pretrain", True), ("vl-bert/official/end-to-end", False)])
+def test_all_parameters_are_trained_as_in_the_paper_or_the_early_ones_are_not(name: str, trained: bool) -> None:
+    """Figure 1: "All parameters in this architecture [...] are jointly trained"; statistics are no parameters."""
+    shape = cast(VLBertConfig, find_recipe(name, ["model.network=resnet18"]).model)
+    network = FastRCNN("resnet18", shape.network_frozen, 1, "1x1", shape.network_norms_frozen).train()
+    early = {name for name, part in network.named_parameters() if not part.requires_grad}
+    assert ("backbone.conv1.weight" in early) is not trained
+    assert ("head.0.bn1.weight" in early) is not trained
+    assert bool(early) is not trained
+    before = network.state_dict()["backbone.bn1.running_mean"].clone()
+    network.maps(torch.rand(1, 3, 32, 32)).sum().backward()
+    assert torch.equal(network.state_dict()["backbone.bn1.running_mean"], before)
+    assert (network.get_parameter("backbone.bn1.weight").grad is not None) is trained
 
 
 def test_company_of_the_same_size_changes_nothing() -> None:

@@ -1,21 +1,27 @@
 """From what a run begins: a model that keeps its structure, what a paper says, or nothing, and never in silence."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
+from torch import nn
 
 from diptych.api.job import Options, finetuning
-from diptych.core import Question, Record, Vocabulary
+from diptych.core import FeatureContract, Question, Record, Vocabulary
 from diptych.data.extract.extract import extract
-from diptych.data.store.store import Store
+from diptych.data.store.store import Store, StoreWriter
 from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runs.folder import ModelFolder
 from diptych.runs.start import Nothing, Start, fit_named, fit_to
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.systems import RECIPES, SYSTEMS, find_recipe, find_stages
+from diptych.systems.recipe import OF_STORE, Recipe
+from diptych.testing.case import toy_regions
 from diptych.vision.detectors.ground_truth import GroundTruth
+from diptych.vision.detectors.weights import fingerprint, write_detector
 from tests.support.learning import learner_of
 
 
@@ -87,7 +93,7 @@ def test_places_that_text_and_regions_share_are_of_the_run() -> None:
 def test_no_recipe_of_the_papers_size_begins_from_nothing_without_a_word() -> None:
     """But those that the paper trains from nothing, and those that go on with another's model."""
     of_papers = [name for name in RECIPES if not {"small", "photos"} & set(name.split("/"))]
-    silent = {name for name in of_papers if not find_recipe(name).wants_init}
+    silent = {name for name in of_papers if "init" not in find_recipe(name).wanted}
     scratch = {name for name in RECIPES if name.startswith("xgpt/caption/table-3-")}
     assert silent == {"xgpt/text", *scratch, *(name for name in RECIPES if name.endswith("/scst"))} - {
         name for name in RECIPES if "/small/" in name
@@ -105,12 +111,64 @@ def test_what_a_paper_begins_from_is_asked_for_with_the_way_to_get_it(tmp_path: 
         learner_of(tmp_path / "run", find_recipe("unified-vlp/pretrain"), store)
     with pytest.raises(RecipeError, match=r"diptych pretrain xgpt/text --out TEXT, then --model TEXT"):
         learner_of(tmp_path / "run", find_recipe("xgpt/pretrain"), store)
-    anew = find_recipe("vl-bert/vqa", ["init=none"])
+    eyes = r"ResNet-101 of a Visual Genome detector .*--set network_init=FILE; .*--set network_init=none"
+    for name in (name for name, preset in RECIPES.items() if preset().model.begins_from_detector and "vl-bert" in name):
+        small = "/small/" in name
+        assert ("network_init" in find_recipe(name).wanted) is not small, name
+        if not small:
+            with pytest.raises(RecipeError, match=eyes):
+                find_recipe(name, ["init=none"]).check_begun()
+    find_recipe("vl-bert/vqa", ["init=none", "model.network=null"]).check_begun()
+    anew = find_recipe("vl-bert/vqa", ["init=none", "network_init=none"])
     learner = learner_of(tmp_path / "run", anew, store)
     assert learner.records
     assert learner.check() is learner.architecture
     assert type(Start.of(None).by(anew)) is Nothing, "random weights"
-    assert fit_to(find_recipe("vl-bert/vqa"), built("vl-bert/pretrain")).init is None
+    fitted = fit_to(find_recipe("vl-bert/vqa"), built("vl-bert/pretrain"))
+    assert (fitted.init, fitted.network_init) == (None, None)
+
+
+def begun_by_fc7(folder: Path, recipe: Recipe, layer: nn.Linear, name: str, shape: dict[str, str] | None) -> str:
+    """Begin a model with a store whose detector has the layer. Return "fc7", or what is told."""
+    inner = nn.Sequential()
+    inner.add_module(name, nn.ModuleDict({"fc7": layer}))
+    found = FeatureContract("theirs", fingerprint(inner), layer.in_features, ("dog", "bird", "cat", "cow"))
+    with StoreWriter(folder / "store", found) as writer:
+        for number in range(4):
+            split = "val" if number == 3 else "train"
+            writer.add(Record(f"r{number}", split, captions=("a dog",), regions=toy_regions(2, number)))
+    described = {"kind": "official"} if shape is None else {"kind": "faster-rcnn", "shape": shape}
+    write_detector(folder / "store" / "detector", described, inner)
+    learner = learner_of(folder / "run", recipe, Store(folder / "store"))
+    model = learner.build()
+    first = cast(Any, model).regions.feature[0]
+    random = first.weight.clone()
+    told = " ".join(Start.of(None).by(recipe).load(model, learner, begun=False))
+    if torch.equal(first.weight, layer.weight) and torch.equal(first.bias, layer.bias):
+        return "fc7"
+    assert torch.equal(first.weight, random)
+    return told
+
+
+def test_fc7_begins_as_the_detector_s_layer_where_it_has_one(tmp_path: Path) -> None:
+    """Unified VLP, appendix: "fine-tune the fc7 layer"."""
+    named = {name for name, preset in RECIPES.items() if preset().model.begins_from_detector and "unified" in name}
+    assert {name for name in RECIPES if find_recipe(name).wanted.get("network_init") == OF_STORE} == named
+    assert len(named) == 18
+    sizes = ["model.width=16", "model.heads=2", "model.ffn=32", "model.layers=1", "init=none"]
+    for number, (name, layer, inner, shape, wanted) in enumerate(
+        (
+            ("unified-vlp/pretrain", nn.Linear(6, 6), "head", None, "^fc7$"),
+            ("unified-vlp/official/caption", nn.Linear(6, 6), "box_head", {"layer": "fc6"}, "^fc7$"),
+            ("unified-vlp/pretrain", nn.Linear(6, 6), "box_head", {"layer": "fc7"}, "random weights: .* no layer fc7"),
+            ("unified-vlp/pretrain", nn.Linear(6, 5), "head", None, "has no layer fc7 that reads features of 6 values"),
+        )
+    ):
+        recipe = find_recipe(name, sizes)
+        assert re.search(wanted, begun_by_fc7(tmp_path / str(number), recipe, layer, inner, shape))
+    off = find_recipe("unified-vlp/pretrain", [*sizes, "network_init=none"])
+    assert begun_by_fc7(tmp_path / "off", off, nn.Linear(6, 6), "head", None) == ""
+    assert not find_recipe("unified-vlp/pretrain", ["model.fc7=false"]).wanted.get("network_init")
 
 
 def test_the_picture_s_own_feature_is_not_left_out_in_silence(tmp_path: Path) -> None:
@@ -145,6 +203,6 @@ def test_finetune_reads_the_vocabulary_beside_the_weights(
     (tmp_path / "vocab.txt").write_text("[PAD]\n")
     asked = Record("a", questions=(Question("q", "what is it", ("a dog",)),))
     monkeypatch.setattr("diptych.api.job.opened_data", lambda *_: (tmp_path, [asked]))
-    options = Options(out=tmp_path / "run", settings=(f"init={tmp_path}", *settings))
+    options = Options(out=tmp_path / "run", settings=(f"init={tmp_path}", "network_init=none", *settings))
     job = finetuning("vqa", tmp_path, None, "vl-bert/vqa", options)
     assert Path(job.folders[0].recipe.data.vocabulary or "").name == wanted

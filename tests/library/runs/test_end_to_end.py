@@ -89,7 +89,9 @@ def test_vcr_from_pixels_and_masks(tmp_path: Path) -> None:
             )
     store = Store(tmp_path / "store")
     recipe = find_recipe("vl-bert/official/vcr", [*TINY, *EYES, "data.vocabulary=null"])
-    recipe = recipe.override(["init=none", "training.batch=2", "training.micro_batch=1", "optimizer.milestones=[1]"])
+    recipe = recipe.override(
+        ["init=none", "network_init=none", "training.batch=2", "training.micro_batch=1", "optimizer.milestones=[1]"]
+    )
     batch = learner_of(tmp_path / "none", recipe, store).batches().at(0, 0, 1)
     assert batch.masks is not None
     assert batch.masks.shape[2:] == (14, 14)
@@ -155,7 +157,9 @@ def test_what_a_network_cannot_begin_as(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=told):
             run(recipe, store, tmp_path / "run", console=QUIET)
     on_features = find_recipe("vl-bert/small/vqa", [*TINY, f"network_init={tmp_path / 'detector'}"])
-    with pytest.raises(RecipeError, match=r"reads pixels, but the model has no such network; set model\.network, or"):
+    with pytest.raises(
+        RecipeError, match=r"of a detector's layers, but the model has no such layers; set model\.network"
+    ):
         run(on_features, store, tmp_path / "run", console=QUIET)
     assert not (tmp_path / "run").exists()
     start = run(find_recipe("vl-bert/small/end-to-end", TINY), store, tmp_path / "first", console=QUIET).model

@@ -91,6 +91,9 @@ def test_a_recipe_is_listed_with_what_to_type_and_where_papers_report_it() -> No
     assert entry.samples == entry.steps * entry.batch
     (first,) = (entry for entry in entries("unified-vlp/pretrain") if entry.name == "unified-vlp/pretrain")
     assert first.authors == "30 epochs of 5 h on 8 V100"
+    assert "network_init" not in first.command
+    (pixels,) = (entry for entry in entries("vl-bert/pretrain") if entry.name == "vl-bert/pretrain")
+    assert " --vocab VOCAB --set network_init=FILE --out OUT" in pixels.command
     assert {"XGPT, Table 1", "Unified VLP, Table 2"} <= set(first.tables)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from diptych.systems.bert import start_from_bert
 from diptych.systems.system import Importer, System
-from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
+from diptych.systems.unified_vlp.checkpoint import import_unified_vlp, start_fc7
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPConfig, UnifiedVLPResolvedConfig
 from diptych.systems.unified_vlp.objectives import UnifiedVLPObjectives
 from diptych.systems.unified_vlp.presets import RECIPES
@@ -22,6 +22,7 @@ SYSTEM = System(
     recipes=RECIPES,
     tables=Path(__file__).with_name("paper.toml"),
     start=start_from_bert,
+    start_network=start_fc7,
     importer=Importer(
         read=import_unified_vlp,
         extractor="Detectron ResNeXt-101 FPN on Visual Genome (Unified VLP's authors)",

@@ -5,11 +5,14 @@ Tensor names are BERT's, with additional layers for regions and answers.
 
 from pathlib import Path
 
+from diptych.data.store.pixels import Colours
 from diptych.models.system import Imported
+from diptych.models.weights import ImportReport, load_into
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import Tensors, read_weights
 from diptych.systems import bert
-from diptych.systems.unified_vlp.model import UnifiedVLPResolvedConfig
+from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
+from diptych.vision.detectors.weights import read_detector, weights_in
 
 INNER = "bert.encoder.layer.0.intermediate.dense.weight"
 
@@ -54,6 +57,21 @@ def import_unified_vlp(
         hidden_regions="official",
     )
     return config, bert.head_names(ours), ours, report
+
+
+def start_fc7(model: UnifiedVLP, source: str, _: Colours) -> ImportReport:
+    """Initialise the first layer of region features as fc7 of a detector. `source`: its folder or a file of weights.
+
+    Raises CheckpointError if the file has no fc7 of this size, or if the features of the detector are fc7's output.
+    """
+    path, size, ours = Path(source), model.config.feature_size, "regions.feature.0."
+    read = read_detector(path).get("shape", {}).get("layer", "fc6") if path.is_dir() else "fc6"
+    named = ((name.split("."), value) for name, value in weights_in(path).items())
+    layer = {ours + name[-1]: value for name, value in named if name[-2:-1] == ["fc7"]}
+    wanted = {f"{ours}weight": (size, size), f"{ours}bias": (size,)}
+    if {name: tuple(value.shape) for name, value in layer.items()} != wanted or read != "fc6":
+        raise CheckpointError(f"{source} has no layer fc7 that reads features of {size} values and returns as many")
+    return load_into(model, layer)
 
 
 def _check_system(theirs: Tensors, path: Path) -> None:

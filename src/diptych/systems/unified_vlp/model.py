@@ -95,6 +95,10 @@ class UnifiedVLPConfig(ModelConfig):
     def reads_classes(self) -> bool:
         return self.class_input
 
+    @property
+    def begins_from_detector(self) -> bool:
+        return self.fc7 or self.region_embedding == "official"
+
     def fitted(self, whole: bool) -> UnifiedVLPConfig:
         return derive(self, whole_region=whole_region(self.whole_region, whole))
 

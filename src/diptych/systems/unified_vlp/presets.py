@@ -12,7 +12,7 @@ According to the file names of the released weights, the rates were 1e-4 for Con
 
 from diptych.models.decoding import DecodingOptions
 from diptych.systems.preset import Preset, preset
-from diptych.systems.recipe import DataConfig
+from diptych.systems.recipe import OF_STORE, DataConfig
 from diptych.systems.shared import NO_DROPOUT, TRAINING, muon, photos, small_scst
 from diptych.systems.unified_vlp.model import UnifiedVLPConfig
 from diptych.systems.unified_vlp.objectives import UnifiedVLPObjectives
@@ -28,6 +28,7 @@ PRETRAIN = preset(
     task="pretrain",
     # The paper: "the same as BERT-base"; the detector's layer fc7 is fine-tuned.
     model=UnifiedVLPConfig.base(fc7=True, norm_eps=1e-12),
+    network_init=OF_STORE,
     init="paper: UniLM",  # as in "Implementation details": "the weights in our BERT model are initialized from UniLM"
     objectives=UnifiedVLPObjectives(),
     # BERT's optimizer, as in the paper. As in the authors' code, gradients are clipped per tensor.

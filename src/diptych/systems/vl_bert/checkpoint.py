@@ -19,7 +19,7 @@ from diptych.runtime.weight_files import Tensors, read_weights
 from diptych.systems import bert
 from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
 from diptych.systems.vl_bert.network import Network, begin_from_resnet, of_torchvision
-from diptych.vision.detectors.weights import read_detector, read_detector_weights
+from diptych.vision.detectors.weights import weights_in
 
 WORDS = "vlbert.word_embeddings.weight"
 # {name in the file: our name}, both without the ending .weight or .bias.
@@ -141,8 +141,7 @@ def start_network(model: VLBert, source: str, colours: Colours) -> ImportReport:
     """
     network = model.regions.network
     assert network is not None
-    path = Path(source)
-    tensors = read_detector_weights(path, read_detector(path)) if path.is_dir() else read_weights(path)
+    tensors = weights_in(Path(source))
     if of_torchvision(tensors):
         wanted = {"data.pixels_colours=rgb": colours == "rgb"}
         if network.bottlenecks:

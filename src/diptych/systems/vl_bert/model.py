@@ -77,6 +77,8 @@ class VLBertConfig(TextConfig):
     """Network that computes region features from pixels and is trained too; null: features are read from the store."""
     network_frozen: Annotated[int, Field(ge=0, le=4)] = 2
     """Number of frozen parts of the network, counted from its stem: stem, stages 1 to 3."""
+    network_norms_frozen: bool = True
+    """Whether the scales and offsets of the network's batch norms are frozen; their statistics always are."""
     network_cells: Annotated[int, Field(ge=1, le=CELLS)] = CELLS
     """Number of RoIAlign's cells per box and axis."""
     network_stride: Stride = "1x1"
@@ -284,7 +286,7 @@ class VisualFeatures(nn.Module):
     def __init__(self, config: VLBertResolvedConfig) -> None:
         super().__init__()
         self.config = config
-        sizes = (config.network_frozen, config.network_cells, config.network_stride)
+        sizes = (config.network_frozen, config.network_cells, config.network_stride, config.network_norms_frozen)
         self.network = None if config.network is None else FastRCNN(config.network, *sizes)
         self.size = config.feature_size if self.network is None else self.network.size
         # The feature of a hidden region that keeps its box. A model that reads pixels uses the feature of blank pixels

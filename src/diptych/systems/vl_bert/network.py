@@ -1,11 +1,11 @@
 """Fast R-CNN (Girshick 2015), which computes a feature for each box from pixels. VL-BERT trains it end to end.
 
     pixels ── stem, stages 1 to 3 ──▶ maps at 1/16 ── RoIAlign ──▶ 14 x 14 of each box ── stage 4 ──▶ mean ──▶ feature
-              (stem, stage 1 frozen)                               (dilated, so that the size stays 14 x 14)
+              (code: stem, 1 frozen)                               (dilated, so that the size stays 14 x 14)
 
 The ResNet is torchvision's. In each block, the stride is in the first 1 x 1 convolution, as in VL-BERT's initial
-weights, or in the 3 x 3 convolution, as in torchvision's weights. Statistics and scales of batch norms are frozen. As
-in the code, RoIAlign uses one sample per cell and aligned=False.
+weights, or in the 3 x 3 convolution, as in torchvision's weights. Statistics of batch norms are always frozen. The code
+also freezes their scales and offsets. As in the code, RoIAlign uses one sample per cell and aligned=False.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ PARTS, COUNTER = ("conv1.", "bn1.", "layer"), "num_batches_tracked"
 class FastRCNN(nn.Module):
     """A ResNet with RoIAlign before its last stage. It returns a feature for each box."""
 
-    def __init__(self, network: Network, frozen: int = 2, cells: int = CELLS, stride: Stride = "1x1") -> None:
+    def __init__(
+        self, network: Network, frozen: int = 2, cells: int = CELLS, stride: Stride = "1x1", norms_frozen: bool = True
+    ) -> None:
         """Build a network with random weights.
 
         `frozen`: number of parts that are not trained, counted in the order stem, stage 1, stage 2, stage 3. `cells`:
         cells per region and axis; most of the time is spent in stage 4, whose cost grows with their square. `stride`:
-        which convolution of a bottleneck has the stride, 1x1 or 3x3.
+        which convolution of a bottleneck has the stride, 1x1 or 3x3. `norms_frozen`: True: the scales and offsets of
+        batch norms are not trained.
         """
         from torchvision import models
 
@@ -56,7 +59,8 @@ class FastRCNN(nn.Module):
                 stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
         _dilate(self.head)
         stages = ((whole.conv1, whole.bn1), (whole.layer1,), (whole.layer2,), (whole.layer3,))
-        for part in (*(part for stage in stages[:frozen] for part in stage), *self._batch_norms()):
+        norms = self._batch_norms() if norms_frozen else ()
+        for part in (*(part for stage in stages[:frozen] for part in stage), *norms):
             part.requires_grad_(False)
 
     def _batch_norms(self) -> Iterator[nn.Module]:

@@ -35,6 +35,10 @@ from diptych.training.config import OptimizerConfig, TrainingConfig
 # Factor of the learning rate for the network that reads pixels. It is 1 in all configurations of the authors' code.
 OWN_GROUP = {NETWORK: 1.0}
 
+# Figure 1: "All parameters [...] are jointly trained". The code freezes the stem, stage 1 and all batch norms.
+NETWORK_OF_PAPER = {"network": "resnet101", "network_frozen": 0, "network_norms_frozen": False}
+DETECTORS = "paper: ResNet-101 of a Visual Genome detector"  # initial weights of the network (section 4.1)
+
 # Recipes of the paper's first version (arXiv v1). Steps are epochs x data set size / batch: 3.3 M captions, 444 k
 # questions, 120 k expressions, 426 k samples of VCR (here one model predicts answers and rationales; the authors train
 # two). Images have 600 x 1,000 pixels.
@@ -43,8 +47,9 @@ PRETRAIN = preset(
     "The paper's (v1) pre-training from BERT and from pixels on Conceptual Captions.",
     system="vl-bert",
     task="pretrain",
-    model=VLBertConfig.base(network="resnet101"),
+    model=VLBertConfig.base(**NETWORK_OF_PAPER),
     init="paper: BERT base",  # as in section 4.1 of the paper
+    network_init=DETECTORS,
     objectives=VLBertObjectives(),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, weight_decay=1e-4, warmup_steps=8000, lr_multipliers=OWN_GROUP),
     training=TrainingConfig(steps=129_000, batch=256, micro_batch=4, validate_every=5000, average_best=0),
@@ -88,7 +93,8 @@ OFFICIAL = PRETRAIN.but(
     "Pre-training as in the released code, on stored features: no relation, soft region labels.",
     # The authors' code keeps at most 32 tokens and 32 regions (conceptual_captions.py).
     model={"geometry": "official", "visual_norm_init": "official", "hidden_regions": "official"}
-    | {"end_visual": "official", "region_budget": "official", "network": None},
+    | {"end_visual": "official", "region_budget": "official"}
+    | {"network": None, "network_frozen": 2, "network_norms_frozen": True},
     objectives=VLBertObjectives(
         relation=0.0, masking="official", region_hidden=0.9, region_labels="soft", label_sum_within=0.1
     ),
@@ -120,6 +126,7 @@ OFFICIAL_VCR = OFFICIAL.but(
     "Visual commonsense reasoning as in the released code, from pixels: each candidate text is scored separately.",
     task="vcr",
     model={"region_budget": "paper", "network": "resnet101"},
+    network_init=DETECTORS,
     objectives=VcrObjectives(vcr_loss="sigmoid", region_classes="every"),
     optimizer=STEPS_DOWN | {"lr": 7e-5, "warmup_steps": 1000, "lr_multipliers": OWN_GROUP},
     training={"steps": 133_000, "batch": 64, "micro_batch": 4},
@@ -130,6 +137,7 @@ OFFICIAL_REFERRING = OFFICIAL.but(
     "Referring expressions of RefCOCO+ as in the released code, from pixels.",
     task="referring",
     model={"region_budget": "paper", "network": "resnet101"},
+    network_init=DETECTORS,
     objectives=ReferringObjectives(),
     optimizer={"lr": 8e-7, "clip": 1.0, "warmup_steps": 3750, "lr_multipliers": OWN_GROUP},
     training={"steps": 75_000, "batch": 32, "micro_batch": 4},
@@ -158,7 +166,7 @@ RECIPES: tuple[Preset, ...] = (
         base.but(
             base.name.replace("/", "/large/"),
             base.about.removesuffix(".") + ", with 24 layers, 1,024 wide (ICLR version).",
-            model=VLBertConfig.large(network="resnet101"),
+            model=VLBertConfig.large(**NETWORK_OF_PAPER),
             init="paper: BERT large",
         )
         for base in (PRETRAIN, VQA, VCR, REFERRING)
@@ -192,6 +200,7 @@ RECIPES: tuple[Preset, ...] = (
         "vl-bert/official/end-to-end",
         "Pre-training from pixels as in the released code: Fast R-CNN is trained too.",
         model={"network": "resnet101"},
+        network_init=DETECTORS,
         optimizer={"lr_multipliers": OWN_GROUP},
         training={"micro_batch": 4},
     ),

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.files import bytes_of, parse_json, sha256_of_json, text_of, write_atomically
-from diptych.runtime.weight_files import compact
+from diptych.runtime.weight_files import compact, read_weights
 
 DETECTOR, WEIGHTS = "detector.json", "detector.safetensors"
 FORMAT = 2  # version of detector.json; version 1 had neither `check` nor `format`
@@ -104,6 +104,11 @@ def read_detector_weights(folder: Path, described: Mapping[str, Any]) -> dict[st
         return load(content)
     except SafetensorError as error:
         raise CheckpointError(f"{path} is not a safetensors file ({error}); copy the whole folder again") from error
+
+
+def weights_in(source: Path) -> dict[str, Tensor]:
+    """Read the weights of a detector's folder, or of a file. Raises CheckpointError."""
+    return read_detector_weights(source, read_detector(source)) if source.is_dir() else read_weights(source)
 
 
 def restored(module: M, folder: Path, described: Mapping[str, Any]) -> M:

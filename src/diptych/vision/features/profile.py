@@ -1,6 +1,6 @@
 """Recognise the extractor of precomputed features by the name that the user gives, and by statistics of the values."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import sqrt
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diptych.core import FeatureContract
-from diptych.core.contract import FeatureProfile
+from diptych.core.contract import PARTS, FeatureProfile, Part
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import text_of
 
@@ -25,16 +25,16 @@ LEAST_EXPECTED = 0.4  # if the expected correlation is lower, there are too few 
 LEAST_SHARE = 0.4  # the correlation must reach this share of the expected correlation
 
 
-def differences(one: FeatureContract, other: FeatureContract) -> list[str]:
-    """Return the reasons why features with these two contracts must not be mixed.
+def differences(one: FeatureContract, other: FeatureContract, parts: Collection[Part] = tuple(PARTS)) -> list[str]:
+    """Return the reasons why regions with these two contracts must not be mixed for a model that reads `parts` of them.
 
     The list is empty if they may be mixed.
 
-    The reasons are the contract's fields that differ. If none differs and the extractor has no name, the profiles are
-    compared.
+    The reasons are the contract's fields that differ. If none differs and the extractor has no name, the profiles of
+    features are compared.
     """
-    lines = one.differences(other)
-    if not lines and one.profile is not None and other.profile is not None and not one.named:
+    lines, read = one.differences(other, parts), "features" in parts
+    if read and not lines and one.profile is not None and other.profile is not None and not one.named:
         reason = unlike(one.profile, other.profile)
         lines += [] if reason is None else [f"profile: {reason}, which suggests another extractor; {NAME_IT}"]
     return lines
