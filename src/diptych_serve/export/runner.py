@@ -261,8 +261,8 @@ def grid(share: Array, facts: dict[str, Any], features: Array) -> tuple[Array, .
 def choose(boxes: Array, scores: Array, classes: Array, rule: dict[str, Any]) -> Array:
     """Return the indices of the candidates that become regions. `rule`: the selection rule of the feature contract."""
     order = np.argsort(-scores, kind="stable")
-    apart = classes[:, None].astype(np.float32) * (boxes.max(initial=0) + 1)  # boxes of two classes do not overlap
-    kept = order if rule["overlap"] is None else suppressed(boxes + apart * rule["per_class"], scores, order, rule)
+    offsets = classes[:, None].astype(np.float32) * (boxes.max(initial=0) + 1)  # boxes of two classes do not overlap
+    kept = order if rule["overlap"] is None else suppressed(boxes + offsets * rule["per_class"], scores, order, rule)
     good = kept[scores[kept] > rule["score"]][: rule["most"]]
     if len(good) >= rule["least"]:
         return np.asarray(good)
