@@ -2,6 +2,8 @@
 
     detect   squares (B, 3, side, side) uint8 -> boxes, scores, classes, features of the candidates, whole
              for a grid: the features of all cells (B, n * n, F), row by row
+             for NanoDet and CenterNet: boxes, scores, classes, and two maps (B, F, h, w)
+    maps     squares -> the map of a backbone that replaces these two maps
     begin    regions -> scores of the first word and the decoder's cache: closed, read, written
     follow   words, closed, read, written -> scores of the next word, `written` with one more word
     answer   regions, a question -> logits of the answers
@@ -93,7 +95,7 @@ def batch_of(regions: tuple[Tensor, ...], text: Tensor | None = None, text_prese
         keys=["program"], pictures=["program"], attention=[BIDIRECTIONAL], groups=[None], truths=[{}],
         text=text, text_present=none[:, :0] if text_present is None else text_present, text_labels=text,
         matched=present[:, 0], boxes=boxes, scores=scores, sizes=sizes, regions_present=present, chosen=none,
-        hidden=none, classes=classes, features=features, whole=whole,
+        hidden=none, classes=classes, features=features, whole=whole if whole.shape[1] else None,
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from diptych.data.store.texts import Encoder
 from diptych.vision.upright import MOST_PIXELS, read_image, upright_pixels
 
 GREY = 114  # value of padding pixels
+SAMPLES = 14  # sampling points of a box and axis
 Array = np.ndarray[Any, Any]
 
 
@@ -119,12 +120,17 @@ class ExportedModel:
     def regions(self, pictures: Sequence[Array]) -> dict[str, Array]:
         """Detect the regions of images, padded to the largest number of regions per image."""
         facts = self.facts["detector"]
-        fitted = [letterbox(picture, facts["side"]) for picture in pictures]
-        squares = np.stack([square for square, _ in fitted])
+        squares, shares = letterbox(pictures, facts["side"])
         candidates = self.programs["detect"](squares=squares)
-        regions_of: Any = grid if "cells" in facts else selected
+        regions_of: Any = grid if "cells" in facts else pooled if "maps" in facts else selected
+        if regions_of is pooled:
+            maps, covered = candidates[3:], shares
+            if "maps" in self.programs:
+                squares, covered = letterbox(pictures, facts["maps"])
+                maps = self.programs["maps"](squares=squares)
+            candidates = [*candidates[:3], covered, *maps]
         rows = []
-        for n, (_, share) in enumerate(fitted):
+        for n, share in enumerate(shares):
             *regions, whole = regions_of(share, facts, *(part[n] for part in candidates))
             rows.append((*(part[: self.facts["max_regions"]] for part in regions), whole))
         most = max(1, *(len(row[1]) for row in rows))
@@ -162,18 +168,19 @@ def open_picture(path: str | Path) -> Array:
     return read_image(lambda: path.open("rb"), path, upright_pixels, MOST_PIXELS)
 
 
-def letterbox(picture: Array, side: int) -> tuple[Array, Array]:
-    """Return a grey square with the image at its top left, and the share (of width, of height) that it covers."""
-    height, width = picture.shape[:2]
-    longer, small = max(height, width), picture
-    if longer != side:
-        size = max(1, round(height * side / longer)), max(1, round(width * side / longer))
-        small = resized(picture.astype(np.float32), *size)
-        small = np.clip(np.rint(small), 0, 255).astype(np.uint8)
-    square = np.full((3, side, side), GREY, np.uint8)
-    height, width = small.shape[:2]
-    square[:, :height, :width] = small.transpose(2, 0, 1)
-    return square, np.array([width / side, height / side], np.float32)
+def letterbox(pictures: Sequence[Array], side: int) -> tuple[Array, Array]:
+    """Return grey squares with the images at the top left, and the shares (of width, of height) that they cover."""
+    squares = np.full((len(pictures), 3, side, side), GREY, np.uint8)
+    shares = np.empty((len(pictures), 2), np.float32)
+    for square, share, picture in zip(squares, shares, pictures, strict=True):
+        height, width = picture.shape[:2]
+        longer, small = max(height, width), picture
+        if longer != side:
+            height, width = max(1, round(height * side / longer)), max(1, round(width * side / longer))
+            small = np.clip(np.rint(resized(picture.astype(np.float32), height, width)), 0, 255)
+        square[:, :height, :width] = small.transpose(2, 0, 1)
+        share[:] = width / side, height / side
+    return squares, shares
 
 
 def resized(picture: Array, height: int, width: int) -> Array:
@@ -186,15 +193,15 @@ def resized(picture: Array, height: int, width: int) -> Array:
 
 def triangles(length: int, wanted: int) -> Array:
     """Return the weights (wanted, length) that resize an axis: a triangle around each new pixel."""
-    scale = length / wanted
-    wide = max(scale, 1.0)
-    centres = (np.arange(wanted) + 0.5) * scale
-    weights = np.zeros((wanted, length), np.float32)
-    for row, centre in zip(weights, centres, strict=True):
-        low, high = max(int(centre - wide + 0.5), 0), min(int(centre + wide + 0.5), length)
-        near = np.clip(1 - np.abs((np.arange(low, high) - centre + 0.5) / wide), 0, None)
-        row[low:high] = near / near.sum()
-    return weights
+    half, one = np.float32(0.5), np.float32(1)  # in single precision, like torch: the rounded pixels are the same
+    scale = np.float32(length / wanted)
+    wide = max(scale, one)
+    centres = ((np.arange(wanted, dtype=np.float32) + half) * scale)[:, None]
+    places = np.arange(length, dtype=np.float32)
+    near = np.clip(1 - np.abs((places - centres + half) * (one / wide)), 0, None)
+    low, high = (np.trunc(centres + side + half) for side in (-wide, wide))
+    near *= (low <= places) & (places < high)
+    return np.asarray(near / near.cumsum(1)[:, -1:])
 
 
 def selected(
@@ -207,6 +214,37 @@ def selected(
     rows = choose(boxes, scores, classes[:, 1:].argmax(1), facts["selection"])
     shown = np.clip(boxes[rows] / np.tile(share, 2), 0, 1).astype(np.float32)
     return shown, scores[rows], features[rows], classes[rows], whole
+
+
+def pooled(
+    share: Array, facts: dict[str, Any], boxes: Array, scores: Array, classes: Array, covered: Array, *maps: Array
+) -> tuple[Array, ...]:
+    """Return the same as `selected`; a feature is the mean of the maps inside the box.
+
+    `covered`: the share of the square of the maps that the image covers. There is no feature of the whole image.
+    """
+    if not (np.isfinite(boxes).all() and np.isfinite(scores).all()):
+        raise ValueError("the detector found boxes or scores that are not finite numbers")
+    best = np.argsort(-scores, kind="stable")[: facts["candidates"]]
+    boxes, scores, classes = boxes[best], scores[best], classes[best]
+    shown = np.clip(boxes / np.tile(share, 2), 0, 1)
+    wide = np.flatnonzero((shown[:, 2:] > shown[:, :2]).all(1))
+    rows = wide[choose(shown[wide], scores[wide], classes[wide].argmax(1), facts["selection"])]
+    places = shown[rows] * np.tile(covered, 2)
+    features = np.concatenate([mean_inside(places, cells) for cells in maps], 1)
+    return shown[rows], scores[rows], features, classes[rows], np.zeros(0, np.float32)
+
+
+def mean_inside(boxes: Array, cells: Array) -> Array:
+    """Return the mean of a map (F, h, w) inside each box (fractions of the map): the mean of RoIAlign's cells."""
+    steps = (np.arange(SAMPLES, dtype=np.float32) + 0.5) / SAMPLES
+    shares = []
+    for low, high, length in zip(boxes[:, :2].T, boxes[:, 2:].T, cells.shape[:0:-1], strict=True):
+        points = (low[:, None] + steps * (high - low)[:, None]) * length - np.float32(0.5)
+        nearness = 1 - np.abs(np.clip(points, 0, length - 1)[..., None] - np.arange(length, dtype=np.float32))
+        shares.append(np.clip(nearness, 0, None).mean(1))
+    rows = np.tensordot(shares[1], cells, (1, 1))
+    return np.asarray((rows @ shares[0][:, :, None])[..., 0])
 
 
 def grid(share: Array, facts: dict[str, Any], features: Array) -> tuple[Array, ...]:
@@ -223,7 +261,8 @@ def grid(share: Array, facts: dict[str, Any], features: Array) -> tuple[Array, .
 def choose(boxes: Array, scores: Array, classes: Array, rule: dict[str, Any]) -> Array:
     """Return the indices of the candidates that become regions. `rule`: the selection rule of the feature contract."""
     order = np.argsort(-scores, kind="stable")
-    kept = order if rule["overlap"] is None else suppressed(boxes, order, classes if rule["per_class"] else None, rule)
+    offsets = classes[:, None].astype(np.float32) * (boxes.max(initial=0) + 1)  # boxes of two classes do not overlap
+    kept = order if rule["overlap"] is None else suppressed(boxes + offsets * rule["per_class"], scores, order, rule)
     good = kept[scores[kept] > rule["score"]][: rule["most"]]
     if len(good) >= rule["least"]:
         return np.asarray(good)
@@ -231,18 +270,16 @@ def choose(boxes: Array, scores: Array, classes: Array, rule: dict[str, Any]) ->
     return np.asarray(np.concatenate([kept, spare])[: rule["least"]])
 
 
-def suppressed(boxes: Array, order: Array, classes: Array | None, rule: dict[str, Any]) -> Array:
-    """Return the indices that non-maximum suppression keeps, best first.
-
-    If `classes` is given, boxes of different classes do not suppress each other.
-    """
+def suppressed(boxes: Array, scores: Array, order: Array, rule: dict[str, Any]) -> Array:
+    """Return the indices that non-maximum suppression keeps, best first, as many as the rule can need."""
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
     kept: list[int] = []
     for n in order:
-        better = [k for k in kept if classes is None or classes[k] == classes[n]]
-        sides = np.minimum(boxes[better, 2:], boxes[n, 2:]) - np.maximum(boxes[better, :2], boxes[n, :2])
+        if len(kept) >= rule["most" if scores[n] > rule["score"] else "least"]:
+            break
+        sides = np.minimum(boxes[kept, 2:], boxes[n, 2:]) - np.maximum(boxes[kept, :2], boxes[n, :2])
         shared = np.clip(sides, 0, None).prod(1)
-        if not (shared / (areas[better] + areas[n] - shared) > rule["overlap"]).any():
+        if not (shared / (areas[kept] + areas[n] - shared) > rule["overlap"]).any():
             kept.append(n)
     return np.array(kept, np.int64)
 

@@ -29,7 +29,6 @@ from diptych.systems import SYSTEMS
 from diptych.tasks import interfaces
 from diptych.tasks.answers import UNKNOWN
 from diptych.vision.detectors.detector import Traceable, TracedDetector
-from diptych.vision.detectors.grid import Grid
 from diptych.vision.detectors.load import load_detector
 from diptych_serve.export.programs import REGIONS, AnswerProgram, Begin, Follow, check_exportable, example_regions
 
@@ -50,7 +49,7 @@ def export(folder: ModelFolder, out: Path, form: Format, report: Callable[[str],
     task = _task(folder)
     check_exportable(folder.architecture.config, folder.folder)
     reduced = form == "torch" and choose_precision("auto", torch.device("cpu")) == "bf16"  # onnxruntime lacks bf16
-    detector = _detector(folder).traced(reduced)
+    detector = _detector(folder, reduced)
     refuse_replaced(out, "programs")
     if form == "onnx":
         with requires_extra("--format onnx", "export"):
@@ -99,21 +98,17 @@ def _task(folder: ModelFolder) -> str:
     return tasks[0]
 
 
-def _detector(folder: ModelFolder) -> Traceable:
+def _detector(folder: ModelFolder, reduced: bool) -> TracedDetector:
     if folder.detector is None:
         raise ServingError(f"{folder.name} has no detector/ folder to find regions with; copy its detector there")
     detector = load_detector(folder.detector)
-    if not isinstance(detector, Traceable):
+    traced = detector.traced(reduced) if isinstance(detector, Traceable) else None
+    if traced is None:
         raise ServingError(
-            f"{folder.name} uses detector {folder.contract.extractor}; only the Storybook detector and grids can be "
-            "exported"
+            f"{folder.name} uses detector {folder.contract.extractor}; only the Storybook detector, NanoDet, CenterNet "
+            "and grids can be exported, without networks in ONNX files"
         )
-    if isinstance(detector, Grid) and detector.backbone.name.startswith("onnx/"):
-        raise ServingError(
-            f"{folder.name} uses a grid of {detector.backbone.name}, an ONNX file, which cannot be traced; "
-            "export a model whose grid has the same network in PyTorch"
-        )
-    return detector
+    return traced
 
 
 TracedProgram = tuple[str, nn.Module, tuple[Tensor, ...], tuple[str, ...], tuple[str, ...], Any]
@@ -123,10 +118,14 @@ def _programs(folder: ModelFolder, detector: TracedDetector, task: str) -> Itera
     """Yield the programs: name, module, example inputs, names of inputs and outputs, and the dynamic dimensions."""
     any_size = torch.export.Dim.DYNAMIC
     rows, pairs = {0: any_size}, {0: any_size, 1: any_size}
-    config, squares = folder.architecture.config, torch.zeros(2, 3, detector.side, detector.side, dtype=torch.uint8)
+    config, contract, side = folder.architecture.config, folder.contract, detector.side
+    squares = torch.zeros(2, 3, side, side, dtype=torch.uint8)
     yield "detect", detector.program, (squares,), ("squares",), detector.outputs, (rows,)
-    classes = len(folder.contract.class_names)
-    regions = example_regions(3, 5, config.feature_size, classes, folder.contract.whole_size or config.feature_size)
+    if detector.maps is not None:
+        side = detector.settings["maps"]
+        yield "maps", detector.maps, (squares.new_zeros(2, 3, side, side),), ("squares",), ("map",), (rows,)
+    whole = (contract.whole_size or config.feature_size) if contract.whole else 0
+    regions = example_regions(3, 5, config.feature_size, len(contract.class_names), whole)
     of_regions = (pairs, pairs, rows, pairs, pairs, pairs, rows)
     if task == "answers":
         text = torch.full((3, 7), config.vocabulary.sep)

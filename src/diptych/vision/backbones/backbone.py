@@ -60,6 +60,11 @@ class Backbone(nn.Module):
         return backbone
 
     @property
+    def traceable(self) -> bool:
+        """True if `torch.export` can trace the network. It cannot trace an ONNX file."""
+        return not self.name.startswith("onnx/")
+
+    @property
     def device(self) -> torch.device:
         return next(chain(self.parameters(), self.buffers())).device
 

@@ -54,14 +54,19 @@ class TracedDetector:
     side: int  # in pixels
     outputs: tuple[str, ...]
     settings: dict[str, Any]  # how the exported run.py makes regions from the outputs; JSON
+    # If another network computes the features: squares of `settings["maps"]` pixels -> its map (B, F, h, w).
+    maps: nn.Module | None = None
 
 
 @runtime_checkable
 class Traceable(Protocol):
     """A detector that `diptych export` can export."""
 
-    def traced(self, reduced: bool) -> TracedDetector:
-        """`reduced`: True to compute in bfloat16 if `detect` would; False for float32."""
+    def traced(self, reduced: bool) -> TracedDetector | None:
+        """Return None if one of the networks cannot be traced.
+
+        `reduced`: True to compute in bfloat16 if `detect` would; False for float32.
+        """
 
 
 @contextmanager

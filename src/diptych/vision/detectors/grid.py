@@ -63,7 +63,9 @@ class Grid(NetworkDetector[Backbone]):
         features = cells[:, :rows, :columns].flatten(1).T.cpu()
         return regions_of(picture, boxes, torch.ones(len(boxes)), features=features, whole=features.mean(0))
 
-    def traced(self, reduced: bool) -> TracedDetector:
+    def traced(self, reduced: bool) -> TracedDetector | None:
+        if not self.backbone.traceable:
+            return None
         side = self.backbone.side
         return TracedDetector(DetectGrid(self), side, ("cells",), {"side": side, "cells": self.cells})
 
@@ -93,15 +95,10 @@ class DetectGrid(nn.Module):
 
     def __init__(self, grid: Grid) -> None:
         super().__init__()
-        self.trunk, self.cells = grid.backbone.trunk, grid.cells
-        self.mean, self.deviation = (
-            torch.tensor(colours)[:, None, None]
-            for colours in (grid.backbone.opened.mean, grid.backbone.opened.deviation)
-        )
+        self.backbone, self.cells = grid.backbone, grid.cells
 
     def forward(self, squares: Tensor) -> tuple[Tensor]:
-        pixels = (squares.float() / 255 - self.mean) / self.deviation
-        return (adaptive_avg_pool2d(self.trunk(pixels), self.cells).float().flatten(2).transpose(1, 2),)
+        return (adaptive_avg_pool2d(self.backbone(squares), self.cells).float().flatten(2).transpose(1, 2),)
 
 
 def backbone_of(name: str, option: str) -> Backbone:

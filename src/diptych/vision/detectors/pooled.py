@@ -15,11 +15,13 @@ from diptych.core import FeatureContract, Record, Regions
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.backbones.opened import refuse_unknown
-from diptych.vision.detectors.detector import Detector, NetworkDetector, Picture, regions_of
+from diptych.vision.detectors.detector import Detector, NetworkDetector, Picture, TracedDetector, regions_of
 from diptych.vision.detectors.grid import ONNX, Grid, backbone_of
 from diptych.vision.detectors.letterbox import to_square
+from diptych.vision.detectors.nms import LARGE
 from diptych.vision.detectors.pooling import pool_regions
 from diptych.vision.detectors.proposers.centernet import CenternetProposer
+from diptych.vision.detectors.proposers.graph_proposer import GraphProposer
 from diptych.vision.detectors.proposers.nanodet import NanodetProposer
 from diptych.vision.detectors.proposers.onnx import OnnxProposer, is_backbone
 from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
@@ -31,6 +33,7 @@ from diptych.vision.detectors.weights import WEIGHTS, fill, read_detector_weight
 
 KIND, HF = "pooled", "hf:"
 CELLS = 7  # cells per region and axis; the feature is their mean
+OUTPUTS = ("found_boxes", "found_scores", "found_classes", "first_map", "second_map")  # of `traced`
 PROPOSER, BACKBONE = "proposer", "backbone"
 PROPOSERS: dict[str, Any] = {
     "onnx": OnnxProposer,
@@ -88,6 +91,14 @@ class PooledDetector(NetworkDetector[nn.ModuleDict]):
         rows = wide[self.selection.choose(boxes[wide], scores[wide], classes[wide])]
         labels, features = (None if one is None else one[rows].float() for one in (labels, features))
         return regions_of(picture, boxes[rows], scores[rows], classes=labels, features=features)
+
+    def traced(self, reduced: bool) -> TracedDetector | None:
+        backbone, finder = self.backbone, self.proposer
+        if not isinstance(finder, GraphProposer) or not (backbone is None or backbone.traceable):
+            return None
+        side, rule = finder.shape.side, asdict(self.selection)
+        settings = {"side": side, "candidates": LARGE, "selection": rule, "maps": backbone.side if backbone else side}
+        return TracedDetector(finder, side, OUTPUTS, settings, backbone)
 
     def save(self, folder: Path) -> None:
         described = {

@@ -8,20 +8,15 @@ there than in the neighbouring cells.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, pad, relu6
 
 from diptych.runtime.errors import CheckpointError
-from diptych.vision.detectors.detector import Picture
-from diptych.vision.detectors.letterbox import letterbox, to_picture_fractions
-from diptych.vision.detectors.nms import LARGE
 from diptych.vision.detectors.proposers.graph_proposer import COCO, GraphProposer
-from diptych.vision.detectors.proposers.proposer import Candidates
 from diptych.vision.detectors.proposers.tfjs import TfjsGraph
 
 STRIDE, UNIT = 4, 16  # pixels per cell of the map, and per unit of the network's distances
@@ -195,24 +190,14 @@ class CenternetProposer(GraphProposer):
     upstream = "https://github.com/610265158/mobilenetv3_centernet, no licence file"
     shape_type, network_type = CenternetShape, Centernet
 
-    def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
-        """Return, for each image, the LARGE boxes with the highest scores, and two maps from which features are
-        computed.
-        """
-        squares, shares = letterbox(pictures, self.shape.side, next(self.parameters()).device)
+    def forward(self, squares: UInt8[Tensor, "B 3 side side"]) -> tuple[Tensor, ...]:
         scores, sides, maps = self.network(squares.float().contiguous(memory_format=torch.channels_last))
         peaks = (scores * (scores == max_pool2d(scores, 3, 1, 1))).amax(1).flatten(1)
-        made = []
-        for number, share in enumerate(shares):
-            rows = peaks[number].argsort(descending=True, stable=True)[:LARGE]
-            width = scores.shape[3]
-            corners = torch.stack([rows % width, rows // width] * 2, 1) * STRIDE
-            distances = sides[number].flatten(1)[:, rows].T * sides.new_tensor([-1, -1, 1, 1])
-            placed = to_picture_fractions(((corners + distances) / self.shape.side).clamp(0, 1), share)
-            classes = scores[number].flatten(1)[:, rows].T
-            kept = [one[number] for one in maps]
-            made.append(Candidates(placed, peaks[number, rows], classes, maps=kept, share=share))
-        return made
+        cells, width = torch.arange(peaks.shape[1], device=peaks.device), scores.shape[3]
+        corners = torch.stack([cells % width, cells // width] * 2, 1) * STRIDE
+        distances = sides.flatten(2).transpose(1, 2) * sides.new_tensor([-1, -1, 1, 1])
+        boxes = ((corners + distances) / self.shape.side).clamp(0, 1)
+        return boxes, peaks, scores.flatten(2).transpose(1, 2), *maps
 
     @staticmethod
     def weights_of(graph: TfjsGraph) -> tuple[CenternetShape, dict[str, Tensor]]:

@@ -7,10 +7,14 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 import torch
+from jaxtyping import UInt8
 from torch import Tensor, nn
 
 from diptych.runtime.configs import of_json
-from diptych.vision.detectors.proposers.proposer import Proposer
+from diptych.vision.detectors.detector import Picture
+from diptych.vision.detectors.letterbox import letterbox, to_picture_fractions
+from diptych.vision.detectors.nms import LARGE
+from diptych.vision.detectors.proposers.proposer import Candidates, Proposer
 from diptych.vision.detectors.proposers.tfjs import TfjsGraph, checked_graph
 from diptych.vision.detectors.selection import Selection
 
@@ -49,6 +53,25 @@ class GraphProposer(Proposer):
         self.shape, self.origin = shape, dict(origin)
         # channels_last is a third faster on one CPU thread.
         self.network: nn.Module = network.to(memory_format=torch.channels_last)
+
+    def forward(self, squares: UInt8[Tensor, "B 3 side side"]) -> tuple[Tensor, ...]:
+        """Return a box (B, N, 4), a score (B, N) and class probabilities (B, N, C) per cell, and two maps (B, F, h, w)
+        from which features are computed.
+
+        Boxes are corners as fractions of the square, 0 to 1.
+        """
+        raise NotImplementedError
+
+    def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
+        """Return, for each image, the LARGE boxes with the highest scores, and two maps."""
+        squares, shares = letterbox(pictures, self.shape.side, next(self.parameters()).device)
+        parts, made = self(squares), []
+        for number, share in enumerate(shares):
+            boxes, scores, classes, *maps = (part[number] for part in parts)
+            rows = scores.argsort(descending=True, stable=True)[:LARGE]
+            placed = to_picture_fractions(boxes[rows], share)
+            made.append(Candidates(placed, scores[rows], classes[rows], maps=maps, share=share))
+        return made
 
     @staticmethod
     def weights_of(graph: TfjsGraph) -> tuple[Any, dict[str, Tensor]]:

@@ -12,17 +12,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from diptych.runtime.errors import CheckpointError
 from diptych.vision.backbones.opened import DEVIATION, MEAN
-from diptych.vision.detectors.detector import Picture
-from diptych.vision.detectors.letterbox import letterbox, to_picture_fractions
-from diptych.vision.detectors.nms import LARGE
 from diptych.vision.detectors.proposers.graph_proposer import COCO, GraphProposer
-from diptych.vision.detectors.proposers.proposer import Candidates
 from diptych.vision.detectors.proposers.tfjs import Node, TfjsGraph
 
 BLOCKS = (1, 2, 2, 3)  # pairs of convolutions in each stage
@@ -114,25 +110,13 @@ class NanodetProposer(GraphProposer):
     title, library, sums, upstream = "NanoDet-g", "nanodet", SUMS, "https://github.com/RangiLyu/nanodet, Apache-2.0"
     shape_type, network_type = NanodetShape, Nanodet
 
-    def propose(self, pictures: Sequence[Picture]) -> list[Candidates]:
-        """Return, for each image, the LARGE boxes with the highest scores, and two maps from which features are
-        computed.
-        """
-        device = next(self.parameters()).device
-        squares, shares = letterbox(pictures, self.shape.side, device)
-        mean, deviation = (torch.tensor(one, device=device).view(3, 1, 1) for one in (MEAN, DEVIATION))
+    def forward(self, squares: UInt8[Tensor, "B 3 side side"]) -> tuple[Tensor, ...]:
+        mean, deviation = (torch.tensor(one, device=squares.device).view(3, 1, 1) for one in (MEAN, DEVIATION))
         pixels = ((squares / 255 - mean) / deviation).flip(1)
         maps, outputs = self.network(pixels.contiguous(memory_format=torch.channels_last))
         levels = [self._decoded(one) for one in outputs]
         boxes, classes = (torch.cat(parts, 1) for parts in zip(*levels, strict=True))
-        made = []
-        for number, share in enumerate(shares):
-            best = classes[number].amax(1)
-            rows = best.argsort(descending=True, stable=True)[:LARGE]
-            placed = to_picture_fractions(boxes[number, rows], share)
-            kept = (maps[0][number], maps[-1][number])
-            made.append(Candidates(placed, best[rows], classes[number, rows], maps=kept, share=share))
-        return made
+        return boxes, classes.amax(2), classes, maps[0], maps[-1]
 
     def _decoded(self, output: Float[Tensor, "B O h w"]) -> tuple[Float[Tensor, "B N 4"], Float[Tensor, "B N C"]]:
         """Return each cell's box (corners as fractions of the square) and its class probabilities."""
