@@ -59,6 +59,9 @@ DEMO = {"demo/caption", "demo/vqa", "demo/store", "demo/world/pictures/test/0000
 WRITES = {"--out"}
 
 
+NO_FILE = {*WRITES, "--backbone"}
+
+
 def test_commands_parse_and_read_what_is_there() -> None:
     """Each verb and option exists; each path is in the checkout, the reader's, or made by a command above."""
     group = typer.main.get_command(app)
@@ -70,7 +73,9 @@ def test_commands_parse_and_read_what_is_there() -> None:
         for before, word in zip(["", *arguments], arguments, strict=False):
             if before == "--recipe" or (verb == "pretrain" and word == arguments[0]):
                 assert word in {**RECIPES, **STAGED}, f"`diptych {verb}` names the recipe {word}"
-            elif before not in WRITES and re.fullmatch(r"[\w.]+(/[\w.]+)+|.*\.jsonl|photos|store", word):
+            elif before not in NO_FILE and re.fullmatch(
+                r"[\w.]+(/[\w.]+)+|.*\.jsonl|photos|store", word
+            ):
                 assert word in there or (ROOT / word).exists(), f"`diptych {verb}` reads {word}: not made above"
         there |= {options[option] for option in WRITES & options.keys()}
         there |= DEMO if verb == "demo" else set()

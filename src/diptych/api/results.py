@@ -16,7 +16,6 @@ import torch
 from pydantic import PrivateAttr
 
 from diptych.core import Record, Regions
-from diptych.inference.drawing import COLOURS, influential, with_covering
 from diptych.runtime.errors import INNER_FRAME, DataError, UnfamiliarWarning, UnreadWarning, counted
 from diptych.tasks.interface import Explanation
 from diptych.vision.detectors.detector import Picture
@@ -127,6 +126,8 @@ class Explained(Explanation):
         detected = Regions(
             boxes=boxes, scores=torch.tensor([one.score for one in self.regions]), size=(self.width, self.height)
         )
+        from diptych.inference.drawing import COLOURS, influential, with_covering
+
         groups = influential(detected, torch.tensor(self.weights).reshape(len(self.words), len(self.regions)))
         names = [f"{self.regions[row].label or 'region'} {self.regions[row].score:.2f}" for row, *_ in groups]
         labels = [with_covering(name, len(group) - 1) for name, group in zip(names, groups, strict=True)]
@@ -195,6 +196,8 @@ def drawing(
 
     `numbered`: write a number at each box, from 1.
     """
+    from diptych.inference.drawing import COLOURS
+
     try:
         content = thumbnail(open_picture(Path(image))) if isinstance(image, str) else image
     except DataError:
