@@ -64,6 +64,13 @@ def test_the_codes_referring_expressions() -> None:
     assert recipe.data.pixels_longer == 1000
 
 
+@pytest.mark.parametrize("name", ["pretrain", "vqa", "vcr", "referring", "large/pretrain", "iclr/text-too"])
+def test_weight_decay_is_of_all_parameters(name: str) -> None:
+    """4.1: "weight decay of 1e-4", without exception; the code has none either."""
+    optimizer = find_recipe(f"vl-bert/{name}").optimizer
+    assert (optimizer.weight_decay, optimizer.decay_biases_and_norms) == (1e-4, True)
+
+
 def test_what_the_code_mirrors() -> None:
     shares = {task: find_recipe(f"vl-bert/official/{task}").data.mirror for task in ("pretrain", "vqa", "referring")}
     assert shares == {

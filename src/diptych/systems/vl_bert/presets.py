@@ -51,7 +51,14 @@ PRETRAIN = preset(
     init="paper: BERT base",  # as in section 4.1 of the paper
     network_init=DETECTORS,
     objectives=VLBertObjectives(),
-    optimizer=OptimizerConfig(kind="adam", lr=1e-4, weight_decay=1e-4, warmup_steps=8000, lr_multipliers=OWN_GROUP),
+    optimizer=OptimizerConfig(
+        kind="adam",
+        lr=1e-4,
+        weight_decay=1e-4,
+        decay_biases_and_norms=True,
+        warmup_steps=8000,
+        lr_multipliers=OWN_GROUP,
+    ),
     training=TrainingConfig(steps=129_000, batch=256, micro_batch=4, validate_every=5000, average_best=0),
     data=DataConfig(pixels_colours="bgr"),
 )
