@@ -102,6 +102,10 @@ lists the commands that score released weights.
 [results](results.md) states. They show whether the parts work together; † marks chance. Nothing has been trained here
 at the papers' size and on their data. [Small models](claims.md) test the papers' claims about differences.
 
+**Figures and numbers of the text** are below the tables of Unified VLP, the only paper that has such results. Its
+Figure 3 shows captions with their CIDEr. `diptych evaluate --out FILE.json` writes this score of each caption as
+`item_score`, and the report sorts images by it.
+
 In the commands, names in capitals are yours:
 
 - Stores, made by `diptych data` and `diptych extract` ([public sets](public-sets.md)): CC, SBU, LAIT, COCO, COCO2014
@@ -131,12 +135,12 @@ def _paper(paper: Paper, found: Mapping[str, Any]) -> Iterator[str]:
     if paper.costs:
         yield from (*markdown(("recipe", "the authors' run"), [(f"`{k}`", v) for k, v in paper.costs.items()]), "")
     yield from (*markdown(("stores", "their regions"), [(f"`{k}`", v) for k, v in paper.stores.items()]), "")
-    for table in paper.tables:
+    for table in (*paper.tables, *paper.others):
         yield from _table(paper, table, found)
 
 
 def _table(paper: Paper, table: PaperTable, found: Mapping[str, Any]) -> Iterator[str]:
-    yield from (f"### Table {table.number}: {table.about}", "")
+    yield from (f"### {table.title}: {table.about}", "")
     rows = [LedgerRow(paper, table, row) for row in table.rows]
     heads = [f"{part.title}: {name}" if name == part.columns[0] else name for part, name in table.columns]
     measured = any(entry.id in MEASURED for entry in rows)

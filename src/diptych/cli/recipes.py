@@ -109,9 +109,9 @@ def _print_rows(listed: Sequence[ledger.LedgerRow]) -> None:
     from diptych.systems import SYSTEMS
 
     out = console(stderr=False)
-    for (system, number), group in groupby(listed, key=lambda row: (row.paper.system, row.table.number)):
+    for (system, title), group in groupby(listed, key=lambda row: (row.paper.system, row.table.title)):
         rows = list(group)
-        out.print(f"{SYSTEMS[system].title}, Table {number}: {rows[0].table.about}", markup=False, style="bold")
+        out.print(f"{SYSTEMS[system].title}, {title}: {rows[0].table.about}", markup=False, style="bold")
         for store, regions in rows[0].paper.stores.items():
             out.print(f"{store}: {regions}", markup=False, highlight=False, soft_wrap=True)
         for row in rows:

@@ -63,7 +63,7 @@ def rows(table: int, pattern: str = "", system: str | None = None, task: str | N
     if not of_system:
         kept = ", ".join(paper.system for paper in papers())
         raise RecipeError(f"--table {table}: Diptych has no tables of {system}'s paper, only of {kept}")
-    numbers = {one.number for paper in of_system for one in paper.tables}
+    numbers = {number for paper in of_system for number in paper.written}
     if table not in numbers:
         whose = "the papers have" if system is None else f"the paper of {system} has"
         raise RecipeError(f"--table {table}: {whose} Tables 1 to {max(numbers)}")
@@ -119,7 +119,7 @@ def _entry(name: str, preset: Preset | StagedPreset) -> CatalogueEntry:
     recipes = find_stages(name).recipes
     first = recipes[0]
     authors = next((paper.costs[name] for paper in papers() if name in paper.costs), "")
-    titles = (f"{SYSTEMS[row.paper.system].title}, Table {row.table.number}" for row in made(name))
+    titles = (f"{SYSTEMS[row.paper.system].title}, {row.table.title}" for row in made(name))
     tables = tuple(dict.fromkeys(titles))
     steps = sum(recipe.training.steps for recipe in recipes)
     samples = sum(recipe.training.steps * recipe.training.batch for recipe in recipes)
