@@ -57,8 +57,8 @@ def charts(runs: Mapping[str, Path], smooth: int, log: bool = False, x: str = "s
     of_scores = {name: {what: _rounded(one.scores[what]) for what in one.scores} for name, one in logged.items()}
     made += [_chart(what, of_scores, f"{what} of the validation", 1, from_zero=True) for what in _names(of_scores)]
     of_course = {name: one.course for name, one in logged.items()}
-    made += [_chart(what, of_course, what, 1, from_zero=True) for what in _names(of_course)]
-    return [replace(one, x=x) for one in made]
+    last = [_chart(what, of_course, what, 1, from_zero=True) for what in _names(of_course)]
+    return [replace(one, x=x) for one in made + last]
 
 
 def _by_kind(losses: Mapping[str, list[Point]]) -> dict[str, list[Point]]:

@@ -78,8 +78,13 @@ class PaperRow:
     @property
     def recipes(self) -> tuple[str, ...]:
         """Return the names of the recipes in the commands, without duplicates."""
-        matches = filter(None, map(_RECIPE.match, self.commands))
-        return tuple(dict.fromkeys(match[1] or match[2] for match in matches))
+        return tuple(dict.fromkeys(name for name, _ in self.trained))
+
+    @property
+    def trained(self) -> tuple[tuple[str, str], ...]:
+        """Return the recipe and the line of each command that trains."""
+        matches = ((_RECIPE.match(line), line) for line in dict.fromkeys(self.commands))
+        return tuple((match[1] or match[2], line) for match, line in matches if match)
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,7 @@ class Paper(BaseModel):
     # section of the paper.
     stores: dict[str, str] = {}
     costs: dict[str, str] = {}  # {recipe: cost of the authors' run, as their paper reports it}
+    files: str = ""  # the authors' code and files: where they are, and when the address was last known to answer
     written: dict[int, WrittenTable] = Field(alias="tables")  # {number of a table: table}
     written_others: dict[str, WrittenTable] = Field(
         {}, alias="others"
