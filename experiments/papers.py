@@ -3,12 +3,14 @@ makes it, and our score if measured."""
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from diptych.systems import SYSTEMS, papers
+from diptych.systems.catalogue import row_cost
 from diptych.systems.ledger import NOT_REPORTED, LedgerRow, Paper, PaperTable, ledger_rows
 from experiments.studies import page_of
 from experiments.tables import Path, at_chance, leaves, markdown, shown
@@ -87,6 +89,15 @@ MEASURED: Mapping[str, tuple[Ours, ...]] = {
     ),
 }
 
+# Images of each set, as `diptych data` and the papers state them (LAIT: those that were used).
+IMAGES = {
+    "CC": 3_334_173, "SBU": 1_000_000, "LAIT": 2_000_000, "COCO": 123_287, "COCO2014": 40_775, "VQA": 204_721,
+    "FLICKR30K": 31_014, "VCR": 110_000,
+}  # fmt: skip
+# Names of stores of features. VL-BERT's have only images, and the copy with written captions is not counted again.
+FEATURES = re.compile(r"-(?:X101|OVER20|TOP100)$")
+REGIONS_KB = 730  # of an image with 100 regions, their 2,048 features and 1,601 classes (docs/scale.md: 2.41 TB)
+
 HEAD = """# The papers' tables
 
 Made by `make docs` from `systems/NAME/paper.toml` and the committed results. A test (`tests/guards/test_papers.py`)
@@ -101,6 +112,21 @@ lists the commands that score released weights.
 **The column "ours"** is never the paper's experiment. It has scores of small models on drawn test scenes, trained as
 [results](results.md) states. They show whether the parts work together; † marks chance. Nothing has been trained here
 at the papers' size and on their data. [Small models](claims.md) test the papers' claims about differences.
+
+**Figures and numbers of the text** are below the tables of Unified VLP, the only paper that has such results. Its
+Figure 3 shows captions with their CIDEr. `diptych evaluate --out FILE.json` writes this score of each caption as
+`item_score`, and the report sorts images by it.
+
+**What a row costs** is above the tables of each paper. Hours are of one H100 at the rates of
+[one GPU](results/gpu.md), in inverse proportion to the number of positions. These are rates of pre-training steps on
+stored features. TDEN's rate is of two passes, so one pass takes less. XGPT, training on pixels and SCST were not
+measured. Validation, decoding, extraction and waiting for the disk are not included. Mismatched pairs and choices count
+as samples. On another GPU, multiply by the ratio of the peaks in bf16, which is an estimate: A100 3.2, H200 1. A V100
+has no bf16. Stores have at most 730 kB for each image, if it has 100 regions ([scale](scale.md)). The images
+themselves, which VL-BERT reads, are not counted.
+
+**Addresses** are those in the authors' papers and repositories. They may no longer answer.
+[What cannot be known](unknowable.md) lists what the papers leave open, and their contradictions.
 
 In the commands, names in capitals are yours:
 
@@ -130,13 +156,43 @@ def _paper(paper: Paper, found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"## {SYSTEMS[paper.system].title} ({paper.cite})", "")
     if paper.costs:
         yield from (*markdown(("recipe", "the authors' run"), [(f"`{k}`", v) for k, v in paper.costs.items()]), "")
+    yield from _costs(paper)
     yield from (*markdown(("stores", "their regions"), [(f"`{k}`", v) for k, v in paper.stores.items()]), "")
-    for table in paper.tables:
+    for table in (*paper.tables, *paper.others):
         yield from _table(paper, table, found)
 
 
+def _costs(paper: Paper) -> Iterator[str]:
+    """Yield the table of what the paper's own rows cost and need."""
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for entry in ledger_rows((paper,)):
+        if entry.row.recipes:
+            cost, text = row_cost(entry), " ".join(entry.row.commands)
+            stores = dict.fromkeys(re.findall(r"--data (?:\w+=)?([A-Z][\w+-]*)", text))
+            disk = (
+                sum(IMAGES[store.partition("-")[0]] * REGIONS_KB * 1e3 for store in stores if FEATURES.search(store))
+                / 1e12
+            )
+            needs = ", ".join([*stores, *dict.fromkeys(re.findall(r"\b(?:BERT|UNILM|RESNET|VOCAB|SENTENCES)\b", text))])
+            hours = f"{cost.hours:.1f}" if cost.hours else "–"
+            left = ", ".join(f"`{name}`" for name in cost.unmeasured)
+            numbers = (
+                f"{cost.samples / 1e6:.1f}",
+                str(cost.positions),
+                hours,
+                left,
+                f"{disk:.2f}" if disk else "–",
+                needs,
+            )
+            lines.setdefault(numbers, []).append(f"{entry.table.title.removeprefix('Table ')}: {entry.row.name}")
+    heads = "table: row", "samples, M", "positions", "hours, one H100", "hours without", "stores, TB", "needs"
+    yield from (*markdown(heads, [("; ".join(names), *numbers) for numbers, names in lines.items()]), "")
+    if paper.files:
+        yield from (f"*Files of the authors.* {paper.files}", "")
+
+
 def _table(paper: Paper, table: PaperTable, found: Mapping[str, Any]) -> Iterator[str]:
-    yield from (f"### Table {table.number}: {table.about}", "")
+    yield from (f"### {table.title}: {table.about}", "")
     rows = [LedgerRow(paper, table, row) for row in table.rows]
     heads = [f"{part.title}: {name}" if name == part.columns[0] else name for part, name in table.columns]
     measured = any(entry.id in MEASURED for entry in rows)

@@ -34,7 +34,7 @@ class PageCounts(BaseModel, extra="allow"):
     __pydantic_extra__: dict[str, Count]
     bad: dict[str, Count]
     held: list[str]
-    moves: dict[str, str]
+    moves: dict[str, str] = {}
 
 
 class JournalRow(BaseModel, extra="forbid"):

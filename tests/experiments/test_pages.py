@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from benchmarks.machine import of_score
+from diptych import systems
 from diptych.metrics.bootstrap import Interval
 from diptych.tasks.scores import Score
+from experiments import papers
 from experiments.figures import of_interval
 from experiments.pages import results
 from experiments.tables import Column, Pivot, at_chance, in_full, number, whole
@@ -112,3 +114,12 @@ def test_one_page_is_not_of_two_results(tmp_path: Path) -> None:
         (tmp_path / folder / "results" / "twice.json").write_text(json.dumps({}))
     with pytest.raises(ValueError, match=r"two results would have the page docs/results/twice\.md; rename one of them"):
         results(tmp_path)
+
+
+def test_a_row_s_cost_names_its_stores_and_their_size() -> None:
+    """CC: 3,334,173 images of 730 kB; VL-BERT reads the images themselves, at a rate that was not measured."""
+    pages = {paper.system: "\n".join(papers._costs(paper)) for paper in systems.papers()}
+    assert "| 59.9 | 123 | 5.3 |  | 2.43 | CC-X101, UNILM, VOCAB |" in pages["unified-vlp"]
+    rows = [line for line in pages["vl-bert"].splitlines() if "CC-OVER50" in line]
+    assert rows
+    assert all("| – | `vl-bert/pretrain`" in row and "| – | CC-OVER50" in row for row in rows)

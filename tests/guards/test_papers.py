@@ -120,6 +120,7 @@ def test_scores_after_epoch_20_are_of_a_schedule_of_30() -> None:
     assert len(rows) == 5
 
 
+<<<<<<< HEAD
 def test_figure_1_of_unified_vlp_has_a_score_after_each_epoch() -> None:
     """30 epochs of captions, decoded greedily on val, and 20 of questions: the options are a table of fidelity.md."""
     page = (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text("utf-8").partition("**Figure 1**")[2]
@@ -131,6 +132,25 @@ def test_figure_1_of_unified_vlp_has_a_score_after_each_epoch() -> None:
         assert recipe.training.validate_every is not None
         assert recipe.training.steps // recipe.training.validate_every == epochs[name]
         assert recipe.task == "vqa" or recipe.decoding.beams == BEAMS["unified-vlp", "val"]
+=======
+def test_figure_1_of_unified_vlp_draws_four_starts_of_three_tasks_validated_in_each_epoch() -> None:
+    (entry,) = (entry for entry in ROWS if entry.table.title == "Figure 1")
+    typed = Typed()
+    for command in entry.row.commands:
+        typed.run(command)
+    assert len(typed.drawn) == 12
+    for run in typed.drawn:
+        recipe = typed.made[str(run)]
+        assert (recipe.training.validate_every, recipe.data.split) == ("1epoch", "train"), run
+        assert recipe.task == "vqa" or recipe.decoding.beams == 1, run
+
+
+def test_numbers_beside_the_tables_are_the_papers() -> None:
+    """Unified VLP: "with full seq2seq training, CIDEr could climb to 77.2 after training for 30 epochs"."""
+    found = {entry.row.name: entry.reported for entry in ROWS if entry.table.title == "Text"}
+    assert found.pop("lambda 1, 30 epochs") == {"Conceptual Captions val": {"C": "77.2"}}
+    assert found == {f"lambda {share}": {} for share in (0.25, 0.5, 0.75)}
+>>>>>>> bb-d
 
 
 def test_only_row_4_of_tden_ranks_by_the_cross_modal_encoder() -> None:
@@ -159,6 +179,7 @@ class Typed:
 
     made: dict[str, Recipe] = field(default_factory=dict)
     scored: set[str] = field(default_factory=set)
+    drawn: set[Path] = field(default_factory=set)
     decoded: set[tuple[str, str, int]] = field(default_factory=set)  # system, split, beams of captions
 
     def run(self, command: str) -> None:
@@ -203,6 +224,10 @@ class Typed:
 
     def augment(self, model: Path, **given: Any) -> None:
         assert self.made[str(model)].task == "caption"
+
+    def plot(self, runs: list[Path], **given: Any) -> None:
+        assert {str(run) for run in runs} <= self.made.keys()
+        self.drawn.update(runs)
 
     def _begun(self, recipe: Recipe, model: str | None) -> Recipe:
         if model is None:

@@ -73,9 +73,7 @@ def test_commands_parse_and_read_what_is_there() -> None:
         for before, word in zip(["", *arguments], arguments, strict=False):
             if before == "--recipe" or (verb == "pretrain" and word == arguments[0]):
                 assert word in {**RECIPES, **STAGED}, f"`diptych {verb}` names the recipe {word}"
-            elif before not in NO_FILE and re.fullmatch(
-                r"[\w.]+(/[\w.]+)+|.*\.jsonl|photos|store", word
-            ):
+            elif before not in NO_FILE and re.fullmatch(r"[\w.]+(/[\w.]+)+|.*\.jsonl|photos|store", word):
                 assert word in there or (ROOT / word).exists(), f"`diptych {verb}` reads {word}: not made above"
         there |= {options[option] for option in WRITES & options.keys()}
         there |= DEMO if verb == "demo" else set()

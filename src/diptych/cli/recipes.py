@@ -107,11 +107,12 @@ def _print_about(entry: CatalogueEntry) -> None:
 
 def _print_rows(listed: Sequence[ledger.LedgerRow]) -> None:
     from diptych.systems import SYSTEMS
+    from diptych.systems.catalogue import row_cost
 
     out = console(stderr=False)
-    for (system, number), group in groupby(listed, key=lambda row: (row.paper.system, row.table.number)):
+    for (system, title), group in groupby(listed, key=lambda row: (row.paper.system, row.table.title)):
         rows = list(group)
-        out.print(f"{SYSTEMS[system].title}, Table {number}: {rows[0].table.about}", markup=False, style="bold")
+        out.print(f"{SYSTEMS[system].title}, {title}: {rows[0].table.about}", markup=False, style="bold")
         for store, regions in rows[0].paper.stores.items():
             out.print(f"{store}: {regions}", markup=False, highlight=False, soft_wrap=True)
         for row in rows:
@@ -120,6 +121,7 @@ def _print_rows(listed: Sequence[ledger.LedgerRow]) -> None:
                 _reported(row),
                 row.row.note,
                 *row.row.commands,
+                f"cost: {row_cost(row)}" if row.row.recipes else "",
                 "" if row.row.system or row.row.commands else "another system's",
             ]
             for line in filter(None, lines):

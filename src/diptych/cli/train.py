@@ -123,7 +123,7 @@ def augment(
         ..., help="New store to write; the same command resumes after an interruption."
     ),
     model: Model,
-    num_captions: int = Option(2, min=1, max=16, help="Most new captions of each image."),
+    num_captions: float = Option(2, min=1, max=16, help="Most new captions of each image; a mean, such as 2.14."),
     split: str = Option("train", help="Split whose records get new captions; the others are copied."),
     writing: WritingOptions,
     computing: ComputingOptions,
@@ -141,5 +141,5 @@ def augment(
     hold(out, "store")
     given = writing.given if writing.given.keys() & {"beams", "top_k", "top_p"} else {"top_p": 0.9} | writing.given
     with options_named():
-        decoding = chosen_decoding(start.decoding, SPARE * num_captions, writing.beams is None, **given)
+        decoding = chosen_decoding(start.decoding, SPARE * math.ceil(num_captions), writing.beams is None, **given)
     print(f"{write_captions(start, Store(store), out, num_captions, decoding, split, writing.seed).summary()}; {out}")

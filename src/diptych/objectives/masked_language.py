@@ -1,6 +1,7 @@
 """Masked language modelling (MLM), including both objectives of Unified VLP."""
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from random import Random
 from typing import ClassVar, Literal
 
@@ -55,7 +56,13 @@ class MaskedLanguage(PerSample):
 
     def prepare(self, samples: list[Sample], rng: Random) -> list[Sample]:
         own = [self.of == "all" or (s.regions is None) == (self.of == "alone") for s in samples]
-        return [self.prepare_one(s, rng) if its else s for s, its in zip(samples, own, strict=True)]
+        made = [self.prepare_one(s, rng) if its else s for s, its in zip(samples, own, strict=True)]
+        labels = (one.text_labels for one in made if one.text_labels is not None)
+        if self.by_chance and len(samples) > 1 and not any(bool((one != IGNORE).any()) for one in labels):
+            able = (at for at, s in enumerate(samples) if own[at] and (s.matched or not self.only_matched))
+            for at in islice(able, 1):  # a process without a target would let the others wait
+                made[at] = replace(self, at_least=1).prepare_one(samples[at], rng)
+        return made
 
     def prepare_one(self, sample: Sample, rng: Random) -> Sample:
         if self.alone:

@@ -69,8 +69,9 @@ class MaskedWords(Objectives):
 
     rate: Share = 0.15
     """Share of the words that are hidden."""
-    chosen_words: Literal["chance", "share"] = "chance"
-    """chance: each word is hidden with probability `rate`; share: a fixed number of each text's words, at least 1."""
+    chosen_words: Literal["chance", "share"] = "share"
+    """chance: each word is hidden with probability `rate`, at least 1 of a batch; share: a fixed number of each text's
+    words, at least 1."""
 
     def masked_words(self, vocabulary: Vocabulary, **more: Any) -> MaskedLanguage:
         """Return the objective. `more`: its other fields."""

@@ -41,13 +41,13 @@ def find_runs(folders: Iterable[Path]) -> dict[str, Path]:
     return {str(run.resolve().relative_to(common)): run for run in logs.values()}
 
 
-def charts(runs: Mapping[str, Path], smooth: int, log: bool = False) -> list[Chart]:
+def charts(runs: Mapping[str, Path], smooth: int, log: bool = False, x: str = "step") -> list[Chart]:
     """Make the charts of losses, validation scores, learning rates and speed. Each has one curve per run.
 
     A chart of losses has losses of one kind, or sums of the same kinds. Losses are averaged over `smooth` logged steps.
-    `log`: losses have a logarithmic axis.
+    `log`: losses have a logarithmic axis. `x`: the horizontal axis, step or epoch.
     """
-    logged = {name: read_log(run) for name, run in runs.items()}
+    logged = {name: read_log(run, x) for name, run in runs.items()}
     if empty := [name for name, one in logged.items() if not one.losses]:
         raise DataError(f"{', '.join(empty)}: {METRICS} has no logged step; wait for the first (training.log_every)")
     of_losses = {name: _by_kind(one.losses) for name, one in logged.items()}
@@ -57,7 +57,8 @@ def charts(runs: Mapping[str, Path], smooth: int, log: bool = False) -> list[Cha
     of_scores = {name: {what: _rounded(one.scores[what]) for what in one.scores} for name, one in logged.items()}
     made += [_chart(what, of_scores, f"{what} of the validation", 1, from_zero=True) for what in _names(of_scores)]
     of_course = {name: one.course for name, one in logged.items()}
-    return made + [_chart(what, of_course, what, 1, from_zero=True) for what in _names(of_course)]
+    last = [_chart(what, of_course, what, 1, from_zero=True) for what in _names(of_course)]
+    return [replace(one, x=x) for one in made + last]
 
 
 def _by_kind(losses: Mapping[str, list[Point]]) -> dict[str, list[Point]]:
@@ -111,7 +112,7 @@ def _thinned(points: tuple[Point, ...]) -> tuple[Point, ...]:
     return points if every <= 1 else (*points[::every], *(points[-1:] if (len(points) - 1) % every else ()))
 
 
-def write_plot(folders: Iterable[Path], out: Path, smooth: int, log: bool = False) -> list[Chart]:
+def write_plot(folders: Iterable[Path], out: Path, smooth: int, log: bool = False, x: str = "step") -> list[Chart]:
     """Write the curves of the runs in `folders` to `out`: .html, .svg or .csv. Return the charts.
 
     Raises RecipeError for another suffix, and DataError if there is no run.
@@ -119,11 +120,11 @@ def write_plot(folders: Iterable[Path], out: Path, smooth: int, log: bool = Fals
     if out.suffix.lower() not in ENDINGS:
         raise RecipeError(f"--out {out}: expected a name ending in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     runs = find_runs(folders)
-    made = charts(runs, smooth, log)
+    made = charts(runs, smooth, log, x)
     if out.suffix.lower() == ".svg":
         text = svg_of(made, list(runs))
     elif out.suffix.lower() == ".csv":
-        text = _csv(runs)
+        text = _csv(runs, x)
     else:
         lead = f"Losses are means over {smooth} logged steps. The files: " if smooth > 1 else "The files: "
         paths = ", ".join(str(run / METRICS) for run in runs.values())
@@ -139,15 +140,17 @@ def svg_of(made: Sequence[Chart], names: Sequence[str]) -> str:
     return environment().get_template("plot.svg.jinja").render(drawings=[draw(chart) for chart in made], hues=hues)
 
 
-def _csv(runs: Mapping[str, Path]) -> str:
+def _csv(runs: Mapping[str, Path], x: str) -> str:
     """Return a CSV table of all logged values, not averaged."""
     made = io.StringIO()
     writer = csv.writer(made, lineterminator="\n")
-    writer.writerow(("run", "name", "step", "value"))
+    writer.writerow(("run", "name", x, "value"))
     for run, folder in runs.items():
-        logged = read_log(folder)
+        logged = read_log(folder, x)
         for name, points in chain(logged.losses.items(), logged.scores.items(), logged.course.items()):
-            writer.writerows((run, name, int(step), value) for step, value in points)
+            writer.writerows(
+                (run, name, f"{place:.6g}" if x == "epoch" else int(place), value) for place, value in points
+            )
     return made.getvalue()
 
 

@@ -1,5 +1,6 @@
 """The lists that `diptych recipes` prints: recipes, the keys of one recipe, and rows of the papers' tables."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,6 +12,7 @@ from pydantic_core import to_jsonable_python
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.plugins import unknown_name
 from diptych.systems import LISTED, RECIPES, STAGED, SYSTEMS, find_stages, ledger, papers
+from diptych.systems.costs import Cost, cost_of
 from diptych.systems.preset import Preset, StagedPreset
 from diptych.systems.recipe import OF_STORE
 from diptych.tasks import TASKS
@@ -63,7 +65,7 @@ def rows(table: int, pattern: str = "", system: str | None = None, task: str | N
     if not of_system:
         kept = ", ".join(paper.system for paper in papers())
         raise RecipeError(f"--table {table}: Diptych has no tables of {system}'s paper, only of {kept}")
-    numbers = {one.number for paper in of_system for one in paper.tables}
+    numbers = {number for paper in of_system for number in paper.written}
     if table not in numbers:
         whose = "the papers have" if system is None else f"the paper of {system} has"
         raise RecipeError(f"--table {table}: {whose} Tables 1 to {max(numbers)}")
@@ -89,7 +91,14 @@ def row_to_json(entry: ledger.LedgerRow) -> dict[str, Any]:
     row = entry.row
     place = {"id": entry.id, "paper": entry.paper.cite, "table": entry.table.number, "row": row.name}
     made_by = {"recipes": row.recipes, "commands": row.commands, "note": row.note}
+    place["cost"] = str(row_cost(entry)) if row.recipes else None
     return place | {"system": row.system, "reported": entry.reported} | made_by
+
+
+def row_cost(entry: ledger.LedgerRow) -> Cost:
+    """Return the cost of all training of a row that has recipes."""
+    trained = ((name, re.findall(r"--set (training\.steps=\S+)", line)) for name, line in entry.row.trained)
+    return cost_of(recipe for name, given in trained for recipe in find_stages(name, given).recipes)
 
 
 def settings(name: str) -> dict[str, dict[str, Any]]:
@@ -119,7 +128,7 @@ def _entry(name: str, preset: Preset | StagedPreset) -> CatalogueEntry:
     recipes = find_stages(name).recipes
     first = recipes[0]
     authors = next((paper.costs[name] for paper in papers() if name in paper.costs), "")
-    titles = (f"{SYSTEMS[row.paper.system].title}, Table {row.table.number}" for row in made(name))
+    titles = (f"{SYSTEMS[row.paper.system].title}, {row.table.title}" for row in made(name))
     tables = tuple(dict.fromkeys(titles))
     steps = sum(recipe.training.steps for recipe in recipes)
     samples = sum(recipe.training.steps * recipe.training.batch for recipe in recipes)

@@ -78,15 +78,21 @@ class PaperRow:
     @property
     def recipes(self) -> tuple[str, ...]:
         """Return the names of the recipes in the commands, without duplicates."""
-        matches = filter(None, map(_RECIPE.match, self.commands))
-        return tuple(dict.fromkeys(match[1] or match[2] for match in matches))
+        return tuple(dict.fromkeys(name for name, _ in self.trained))
+
+    @property
+    def trained(self) -> tuple[tuple[str, str], ...]:
+        """Return the recipe and the line of each command that trains."""
+        matches = ((_RECIPE.match(line), line) for line in dict.fromkeys(self.commands))
+        return tuple((match[1] or match[2], line) for match, line in matches if match)
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of a paper. Tables of words (comparisons, examples) have no parts."""
+    """A table of a paper. Tables of words (comparisons, examples) have no parts. A figure is a table too."""
 
-    number: int
+    number: int  # 0: a figure, or numbers of the text
+    title: str  # such as Table 2
     about: str
     rows: tuple[PaperRow, ...]
     parts: tuple[TablePart, ...] = ()
@@ -111,13 +117,22 @@ class Paper(BaseModel):
     # section of the paper.
     stores: dict[str, str] = {}
     costs: dict[str, str] = {}  # {recipe: cost of the authors' run, as their paper reports it}
+    files: str = ""  # the authors' code and files: where they are, and when the address was last known to answer
     written: dict[int, WrittenTable] = Field(alias="tables")  # {number of a table: table}
+    written_others: dict[str, WrittenTable] = Field(
+        {}, alias="others"
+    )  # {a figure, or the part of the text that has numbers: its rows}
 
     @cached_property
     def tables(self) -> tuple[PaperTable, ...]:
         """Return all tables. Raises KeyError if an abbreviation, a part of a table or a command is not defined in the
         file."""
-        return tuple(self._table(number, table) for number, table in self.written.items())
+        return tuple(self._table(number, f"Table {number}", table) for number, table in self.written.items())
+
+    @cached_property
+    def others(self) -> tuple[PaperTable, ...]:
+        """Return figures and numbers of the text, in the form of tables. Raises KeyError like `tables`."""
+        return tuple(self._table(0, title, table) for title, table in self.written_others.items())
 
     def expand(self, calls: str, given: Mapping[str, str]) -> Iterator[str]:
         """Yield the command lines of `calls`. `given`: values of the {words}."""
@@ -134,14 +149,14 @@ class Paper(BaseModel):
     def _values(self) -> dict[str, str]:
         return {name: _Word(word) for name, word in (WORDS | self.words).items()}
 
-    def _table(self, number: int, table: WrittenTable) -> PaperTable:
+    def _table(self, number: int, title: str, table: WrittenTable) -> PaperTable:
         rows = []
         for name, cells, calls, note in ((*row, *[""] * (4 - len(row))) for row in table.rows):
             commands = tuple(self.expand(calls, self._values()))
             system = table.systems.get(name, self.system if commands else "") or None
             values = tuple(cells.split(" | ")) if table.spaced else numbers(cells)
             rows.append(PaperRow(name, values, commands, system, note.format_map(self._values())))
-        return PaperTable(number, table.about, tuple(rows), tuple(self.parts[part] for part in table.parts))
+        return PaperTable(number, title, table.about, tuple(rows), tuple(self.parts[part] for part in table.parts))
 
 
 class _Word(str):
@@ -165,7 +180,7 @@ def read_paper(system: str, path: Path) -> Paper:
     """Read the paper.toml of a system. Raises RecipeError if it is invalid."""
     try:
         paper = Paper.model_validate({"system": system, **tomllib.loads(text_of(path))})
-        paper.tables  # noqa: B018  # expanded here, so that a missing name is reported with its file
+        paper.tables, paper.others  # noqa: B018  # expanded here, so that a missing name is reported with its file
     except ValueError as error:
         raise RecipeError(f"{path}: {first_problem(error)}") from error
     except KeyError as error:
@@ -200,7 +215,7 @@ class LedgerRow:
     def id(self) -> str:
         """Return an id such as `xgpt/table-2/cc-ic-imlm`."""
         slug = re.sub(r"[^a-z0-9+]+", "-", self.row.name.lower().replace("*", " star")).strip("-")
-        return f"{self.paper.system}/table-{self.table.number}/{slug}"
+        return f"{self.paper.system}/{self.table.title.lower().replace(' ', '-')}/{slug}"
 
     @property
     def reported(self) -> dict[str, dict[str, str]]:
@@ -215,7 +230,7 @@ class LedgerRow:
 def ledger_rows(papers: tuple[Paper, ...]) -> Iterator[LedgerRow]:
     """Yield all rows of all tables, in the order of the papers."""
     for paper in papers:
-        for table in paper.tables:
+        for table in (*paper.tables, *paper.others):
             yield from (LedgerRow(paper, table, row) for row in table.rows)
 
 

@@ -1,12 +1,21 @@
 """Settings of the optimizer and of training. They are plain values, so that a recipe can save them as JSON."""
 
+import re
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 from diptych.core.shares import PartialShare, Seed
+from diptych.runtime.configs import derive
+from diptych.runtime.errors import RecipeError
 
 NotNegative = Annotated[float, Field(ge=0)]
+
+
+def _steps_or_epochs(value: int | str) -> int | str:
+    if not (re.fullmatch(r"[1-9]\d{0,5}epochs?", value, re.ASCII) if isinstance(value, str) else value > 0):
+        raise ValueError("expected a number of steps above 0, or a number of epochs such as 1epoch")
+    return value
 
 
 class OptimizerConfig(BaseModel):
@@ -125,8 +134,9 @@ class TrainingConfig(BaseModel):
 
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay of an exponential moving average of the weights, which is then used and saved; null: no average."""
-    validate_every: PositiveInt | None = None
-    """Number of steps between two validations; null: no validation."""
+    validate_every: Annotated[int | str, AfterValidator(_steps_or_epochs)] | None = None
+    """Number of steps between two validations, or of passes over the training samples, such as 1epoch; null: no
+    validation."""
     average_best: Annotated[int, Field(ge=0)] = 1
     """Number of best checkpoints whose weights are averaged to the final weights; 1: the best; 0: the last step."""
     patience: PositiveInt | None = None
@@ -141,6 +151,17 @@ class TrainingConfig(BaseModel):
                 "micro_batch=auto is measured by each process separately, which fsdp does not allow: set a number"
             )
         return self
+
+    def in_steps(self, epoch: int | None) -> Self:
+        """Return the settings with `validate_every` in steps. `epoch`: number of steps in an epoch, if the data has
+        epochs. Raises RecipeError if it is needed and None."""
+        if not isinstance(self.validate_every, str):
+            return self
+        if epoch is None:
+            raise RecipeError(
+                f"training.validate_every={self.validate_every}: this data has no epochs; set a number of steps"
+            )
+        return derive(self, validate_every=int(self.validate_every.partition("e")[0]) * epoch)
 
     def accumulation(self, world: int) -> int:
         """Return the number of micro-batches per step and process, for `world` processes."""

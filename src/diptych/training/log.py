@@ -37,6 +37,7 @@ class LogLine:
     samples_per_second: float
     validation: dict[str, float] | None = None
     examples: list[dict[str, Any]] | None = None  # captions sampled in this step, with their rewards
+    epoch: float | None = None  # passes over the training samples that the run has made; None: the data has no epochs
 
 
 class Log:

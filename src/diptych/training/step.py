@@ -122,6 +122,11 @@ class Stepper:
     def maker(self) -> Maker:
         return Maker(self.updates, self.batches, self.parts, pinned=self.ranks.device.type == "cuda")
 
+    def epoch(self, step: int) -> float | None:
+        """Return the passes over the training samples of `step` steps. None if the data has no epochs."""
+        steps: int | None = getattr(self.batches, "steps_per_epoch", None)
+        return step / steps if steps else None
+
     def run(self, step: int, parts: list[BatchPart], rate: float, following: BatchPart | None = None) -> PendingStep:
         """Perform step `step` (from 0) on its micro-batches `parts`.
 

@@ -90,6 +90,7 @@ def train(
     """
     if (training.validate_every is not None) != (validate is not None and score is not None):
         raise RecipeError("`training.validate_every`, `validate` and `score` belong together: pass all or none")
+    training = training.in_steps(getattr(batches, "steps_per_epoch", None))
     with torch_unchanged(), join_ranks(choose_device(training.device)) as ranks:
         if training.threads is not None:
             torch.set_num_threads(training.threads)
@@ -205,7 +206,7 @@ class TrainerRun:
                 speed = (self.step - done) * self.training.batch / max(now - since, 1e-9)
                 since, done = now, self.step
                 numbers = (self.step, self.losses, report.total, rate, report.gradient_norm, speed)
-                line = LogLine(*numbers, scores, report.examples or None)
+                line = LogLine(*numbers, scores, report.examples or None, self.stepper.epoch(self.step))
                 log.write(line)
                 self.losses = {}
             if due and self.on_log is not None:
@@ -233,8 +234,8 @@ class TrainerRun:
         kept = self._kept("kept").capitalize()
         return f"{kept}. Try a lower learning rate, a longer warm-up or clipping, or check the records"
 
-    def _due(self, every: int | None) -> bool:
-        return every is not None and (self.step % every == 0 or self.step == self.training.steps)
+    def _due(self, every: int | str | None) -> bool:
+        return isinstance(every, int) and (self.step % every == 0 or self.step == self.training.steps)
 
     def _finished(self) -> bool:
         return self.step >= self.training.steps or self.ended or self._gave_up()

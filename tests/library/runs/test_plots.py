@@ -41,6 +41,30 @@ def test_losses_are_means_of_what_came_before(tmp_path: Path) -> None:
     assert charts({"one": run}, smooth=1)[0].curves[0].points[1] == (20, 4)
 
 
+def test_scores_by_epoch_are_a_drawing_and_a_file(tmp_path: Path) -> None:
+    """Runs of other batch sizes have their epochs in common, not their steps."""
+    for name, steps in {"small": 4, "large": 2}.items():
+        (tmp_path / name).mkdir()
+        lines = [{"step": n * steps, "epoch": n, "total": 1.0, "validation": {"CIDEr": 10 * n}} for n in (1, 2)]
+        (tmp_path / name / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    runs = [tmp_path / "small", tmp_path / "large"]
+    loss, cider = write_plot(runs, tmp_path / "figure.csv", 1, x="epoch")
+    assert [curve.points for curve in cider.curves] == [((1, 10), (2, 20))] * 2
+    assert (loss.x, cider.x) == ("epoch", "epoch")
+    rows = list(csv.DictReader((tmp_path / "figure.csv").read_text().splitlines()))
+    assert [(row["run"], row["epoch"]) for row in rows if row["name"] == "CIDEr"] == [
+        ("small", "1"), ("small", "2"), ("large", "1"), ("large", "2")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("epoch", [{}, {"epoch": -1}, {"epoch": 1e99}, {"epoch": "two"}])
+def test_a_log_without_epochs_is_drawn_by_steps_alone(tmp_path: Path, epoch: dict[str, Any]) -> None:
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 1, "total": 1.0, **epoch}) + "\n")
+    with pytest.raises(DataError, match=r"metrics.jsonl has no epochs: draw this run by steps, without --by-epoch"):
+        write_plot([tmp_path], tmp_path / "plot.svg", 1, x="epoch")
+    assert write_plot([tmp_path], tmp_path / "plot.svg", 1)
+
+
 def test_a_score_of_nearly_0_is_0(tmp_path: Path) -> None:
     lines = [{"step": step, "total": 1.0, "validation": {"BLEU-3": 4.2e-5}} for step in (10, 20)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

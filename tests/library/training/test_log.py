@@ -302,6 +302,9 @@ def test_accumulation():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"validate_every": 0}, "number of epochs such as 1epoch"),
+        ({"validate_every": "0epochs"}, "number of epochs such as 1epoch"),
+        ({"validate_every": "1.5epoch"}, "number of epochs such as 1epoch"),
         ({"patience": 2}, "need validation: set validate_every"),
         ({"average_best": 2}, "need validation: set validate_every"),
         ({"ema": 1.0}, "less than 1"),

@@ -57,6 +57,24 @@ def test_a_resume_after_any_step_is_bitwise_equal(tmp_path, kind, log_every, mon
         assert lines(folder) == lines(tmp_path / "whole")
 
 
+class InEpochs(ToyBatches):
+    steps_per_epoch = 2
+
+
+def test_validation_comes_after_epochs(tmp_path):
+    result = toy_train(tmp_path, steps=7, batches=InEpochs(4), validate_every="1epoch")
+    assert [one.step for one in result.history] == [2, 4, 6, 7]
+    assert [line["epoch"] for line in lines(tmp_path)] == [0.5, 1, 1.5, 2, 2.5, 3, 3.5]
+    again = toy_train(tmp_path / "two", steps=8, batches=InEpochs(4), validate_every="2epochs")
+    assert [one.step for one in again.history] == [4, 8]
+
+
+def test_epochs_need_data_that_has_them(tmp_path):
+    with pytest.raises(RecipeError, match="validate_every=1epoch: this data has no epochs; set a number of steps"):
+        toy_train(tmp_path, validate_every="1epoch")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_run_ends_in_the_precision_that_it_began_in(tmp_path, monkeypatch):
     """`auto` may mean another on the machine that goes on; a recipe that names one has it so."""
     monkeypatch.setenv("DIPTYCH_PRECISION", "bf16")

@@ -70,14 +70,14 @@ class Augmentation:
 
     store: str  # digest of the store
     by: str  # model that generated the captions: its system and a digest of its weights
-    captions: int  # number of new captions per image that are requested
+    captions: float  # mean number of new captions per image that are requested
     split: str
     seed: int
     decoding: dict[str, Any] = field(default_factory=dict)
 
 
 def augment(
-    model: ModelFolder, store: Store, out: Path, captions: int, decoding: DecodingOptions, split: str, seed: int
+    model: ModelFolder, store: Store, out: Path, captions: float, decoding: DecodingOptions, split: str, seed: int
 ) -> Tally:
     """Write the augmented store to `out`, or resume writing it. Raises DataError and RecipeError."""
     if out.resolve() == store.folder.resolve():
@@ -147,10 +147,11 @@ def _with_new(
     """Add new captions to a record. Captions that differ only in case or punctuation count as equal."""
     before = {tuple(tokens_of(caption)) for caption in record.captions}
     new: dict[tuple[str, ...], GeneratedCaption] = {}
+    wanted = round(settings.captions * (tally.pictures + 1)) - tally.wanted  # so that their mean is as requested
     for text in texts:
         sentence = model.tokens.decode(text.tokens)
         words = tuple(tokens_of(sentence))
-        if len(new) == settings.captions:
+        if len(new) == wanted:
             break
         if model.tokens.vocabulary.unknown in text.tokens or not any(word.isalnum() for word in words):
             tally.without_words += 1
@@ -163,9 +164,9 @@ def _with_new(
         else:
             new[words] = GeneratedCaption(sentence, settings.by, round(text.score, 4))
     tally.pictures += 1
-    tally.wanted += settings.captions
+    tally.wanted += wanted
     tally.kept += len(new)
-    tally.fewer += len(new) < settings.captions
+    tally.fewer += len(new) < wanted
     added = tuple(new.values())
     captions = (*record.captions, *(one.text for one in added))
     return replace(record, captions=captions, generated=(*record.generated, *added))

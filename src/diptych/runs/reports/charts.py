@@ -8,9 +8,10 @@ from typing import Any
 
 from diptych.objectives import SelfCritical, SummedByPair
 from diptych.runs.reports.report import Chart, Curve
+from diptych.runtime.errors import DataError
 from diptych.systems.recipe import ANY_WORDS, Recipe
 from diptych.systems.recipe import FILE as RECIPE
-from diptych.training.log import METRICS, read_lines
+from diptych.training.log import METRICS, MOST_STEPS, read_lines
 
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 34  # margins in SVG units, for axis labels
@@ -18,7 +19,7 @@ DOTS = 60  # on hover, a curve shows the values of at most this many points
 STEPS = (1, 2, 2.5, 5, 10)  # distances that axis ticks may have, times a power of 10
 LOSS = "loss"
 COURSE = {"lr": "learning rate", "gradient_norm": "gradient norm", "samples_per_second": "samples a second"}
-Point = tuple[float, float]  # (step, value)
+Point = tuple[float, float]  # (step or epoch, value)
 
 
 @dataclass
@@ -31,16 +32,21 @@ class Logged:
     course: dict[str, list[Point]] = field(default_factory=dict)
 
 
-def read_log(run: Path) -> Logged:
-    """Read the log in a run's folder. Without a log, the result is empty."""
+def read_log(run: Path, x: str = "step") -> Logged:
+    """Read the log in a run's folder. Without a log, the result is empty.
+
+    `x`: step or epoch, the first number of each point. Raises DataError if the log lacks it.
+    """
     logged = Logged()
     for line in read_lines(run / METRICS):
+        if not 0 <= line.get(x, -1) <= MOST_STEPS:
+            raise DataError(f"{run / METRICS} has no epochs: draw this run by steps, without --by-epoch")
         losses = ({LOSS: line["total"]} if "total" in line else {}) | line.get("losses", {})
         course = {name: line[key] for key, name in COURSE.items() if key in line}
         groups = (logged.losses, losses), (logged.scores, line.get("validation", {})), (logged.course, course)
         for series, values in groups:
             for name, value in values.items():
-                series.setdefault(name, []).append((float(line["step"]), float(value)))
+                series.setdefault(name, []).append((float(line[x]), float(value)))
     return logged
 
 

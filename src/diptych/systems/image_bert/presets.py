@@ -30,7 +30,7 @@ PRETRAIN = preset(
     task="pretrain",
     model=ImageBertConfig.base(),
     init="paper: BERT base",  # as in section 5.1 of the paper
-    objectives=ImageBertObjectives(),
+    objectives=ImageBertObjectives(chosen_words="chance"),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
     training=TrainingConfig(steps=1_417_000, batch=48, validate_every=5000, average_best=0),
     data=DataConfig(max_words=42),  # the paper's 144 positions, less 100 regions and 2 special tokens
@@ -85,7 +85,7 @@ SMALL = preset(
     system="image-bert",
     task="pretrain",
     model=ImageBertConfig.tiny(whole_region="given", answer_slot=True, **NO_DROPOUT),
-    objectives=ImageBertObjectives(wrong_pairs="instead", chosen_words="share"),
+    objectives=ImageBertObjectives(wrong_pairs="instead"),
     optimizer=muon("encoder.layers."),
     training=derive(TRAINING, steps=2400),
 )

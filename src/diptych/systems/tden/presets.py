@@ -41,7 +41,7 @@ PRETRAIN = preset(
     task="pretrain",
     model=TdenConfig.base(),
     init="paper: BERT base",
-    objectives=TdenObjectives(),
+    objectives=TdenObjectives(chosen_words="chance"),
     optimizer=OptimizerConfig(kind="adam", lr=1e-4, schedule="linear", warmup_share=0.1),
     # The authors divide this batch among 16 GPUs.
     training=TrainingConfig(steps=32_000, batch=1024, micro_batch=64, validate_every=5000, average_best=0),
@@ -147,7 +147,7 @@ SMALL = preset(
     system="tden",
     task="pretrain",
     model=TdenConfig.tiny(**NO_DROPOUT),
-    objectives=TdenObjectives(masking="official", chosen_words="share", region_hidden=0.9, equal_texts="content"),
+    objectives=TdenObjectives(masking="official", region_hidden=0.9, equal_texts="content"),
     optimizer=muon("objects.", "sentence.", "cross.", "decoder."),
     training=TRAINING,
     decoding=DecodingOptions(beams=1),

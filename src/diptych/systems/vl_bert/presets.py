@@ -50,7 +50,7 @@ PRETRAIN = preset(
     model=VLBertConfig.base(**NETWORK_OF_PAPER),
     init="paper: BERT base",  # as in section 4.1 of the paper
     network_init=DETECTORS,
-    objectives=VLBertObjectives(),
+    objectives=VLBertObjectives(chosen_words="chance"),
     optimizer=OptimizerConfig(
         kind="adam",
         lr=1e-4,
@@ -103,7 +103,12 @@ OFFICIAL = PRETRAIN.but(
     | {"end_visual": "official", "region_budget": "official"}
     | {"network": None, "network_frozen": 2, "network_norms_frozen": True},
     objectives=VLBertObjectives(
-        relation=0.0, masking="official", region_hidden=0.9, region_labels="soft", label_sum_within=0.1
+        chosen_words="chance",
+        relation=0.0,
+        masking="official",
+        region_hidden=0.9,
+        region_labels="soft",
+        label_sum_within=0.1,
     ),
     optimizer=OptimizerConfig(
         kind="adamw",
@@ -162,7 +167,7 @@ SMALL = preset(
     model=VLBertConfig.tiny(
         whole="given", visual_norm_init="official", hidden_regions="official", end_visual="official", **NO_DROPOUT
     ),
-    objectives=VLBertObjectives(relation=0.0, chosen_words="share", region_labels="soft", region_hidden=0.9),
+    objectives=VLBertObjectives(relation=0.0, region_labels="soft", region_hidden=0.9),
     optimizer=muon("encoder.layers."),
     training=TRAINING,
 )

@@ -58,6 +58,16 @@ def captioner(world: Store, tmp_path_factory: pytest.TempPathFactory) -> ModelFo
     return run(recipe, world, tmp_path_factory.mktemp("runs") / "caption", console=Console(quiet=True)).model
 
 
+def test_a_mean_of_new_captions_is_reached_over_the_pictures(captioner: ModelFolder, world: Store) -> None:
+    """XGPT, 6.1: 62,000 captions for 29,000 pictures."""
+    texts = [Hypothesis(captioner.tokens.encode(text), -1.0) for text in ("a red dog", "a dog", "a kite")]
+    settings, tally = augmenting.Augmentation("", "me", 2.14, "train", 0), augmenting.Tally()
+    made = [augmenting._with_new(captioner, world.record(0), texts, settings, tally) for _ in range(50)]
+    assert {len(one.generated) for one in made} == {2, 3}
+    assert (tally.kept, tally.wanted, tally.fewer) == (107, 107, 0)
+    assert 29_000 * tally.kept / 50 == pytest.approx(62_000, rel=0.002)
+
+
 def test_a_caption_with_an_unknown_word_is_no_text(captioner: ModelFolder, world: Store) -> None:
     """Read again, its "[UNK]" would be three words."""
     dog = captioner.tokens.encode("a red dog")
