@@ -120,19 +120,6 @@ def test_scores_after_epoch_20_are_of_a_schedule_of_30() -> None:
     assert len(rows) == 5
 
 
-<<<<<<< HEAD
-def test_figure_1_of_unified_vlp_has_a_score_after_each_epoch() -> None:
-    """30 epochs of captions, decoded greedily on val, and 20 of questions: the options are a table of fidelity.md."""
-    page = (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text("utf-8").partition("**Figure 1**")[2]
-    lines = re.findall(r"^  \| `(unified-vlp/\S+)`.* \| `--set (.+)` \|$", page, re.MULTILINE)
-    epochs = {"unified-vlp/caption": 30, "unified-vlp/caption/flickr30k": 30, "unified-vlp/vqa/train": 20}
-    assert {name for name, _ in lines} == epochs.keys()
-    for name, options in lines:
-        recipe = find_recipe(name).override(options.split(" --set "))
-        assert recipe.training.validate_every is not None
-        assert recipe.training.steps // recipe.training.validate_every == epochs[name]
-        assert recipe.task == "vqa" or recipe.decoding.beams == BEAMS["unified-vlp", "val"]
-=======
 def test_figure_1_of_unified_vlp_draws_four_starts_of_three_tasks_validated_in_each_epoch() -> None:
     (entry,) = (entry for entry in ROWS if entry.table.title == "Figure 1")
     typed = Typed()
@@ -150,7 +137,6 @@ def test_numbers_beside_the_tables_are_the_papers() -> None:
     found = {entry.row.name: entry.reported for entry in ROWS if entry.table.title == "Text"}
     assert found.pop("lambda 1, 30 epochs") == {"Conceptual Captions val": {"C": "77.2"}}
     assert found == {f"lambda {share}": {} for share in (0.25, 0.5, 0.75)}
->>>>>>> bb-d
 
 
 def test_only_row_4_of_tden_ranks_by_the_cross_modal_encoder() -> None:

@@ -56,7 +56,7 @@ def test_the_page_from_top_to_bottom(
         if command[0] == "pretrain":
             command = [*command, *tiny(**{"training.steps": 2})]  # noqa: PLW2901
         result = run(*command)
-        assert result.code == 0, (command, result.error)
+        assert result.code == ("--contact" in command), (command, result.error)  # 1: no record is left
         if command[:2] == ["mine", "label"]:
             label(tmp_path)
     assert "forgotten" in result.out

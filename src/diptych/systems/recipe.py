@@ -139,6 +139,7 @@ class Recipe(BaseModel):
     @property
     def reads(self) -> frozenset[Part]:
         """Return the parts of stored regions that training reads: the model's inputs, and targets of the objectives."""
+        note_use({"objectives": [self.objectives.kind]})
         heads = TARGETS.keys() & self.objectives.schedule(ANY_WORDS).heads
         return self.model.reads | {TARGETS[head] for head in heads}
 
