@@ -120,7 +120,7 @@ def test_scores_after_epoch_20_are_of_a_schedule_of_30() -> None:
     assert len(rows) == 5
 
 
-def test_figure_1_of_unified_vlp_draws_four_starts_of_three_tasks_validated_in_each_epoch() -> None:
+def test_figure_1_draws_four_starts_of_three_tasks_validated_in_each_epoch() -> None:
     (entry,) = (entry for entry in ROWS if entry.table.title == "Figure 1")
     typed = Typed()
     for command in entry.row.commands:
