@@ -58,8 +58,9 @@ def test_half_of_torchrun_s_environment_is_refused(
     assert torchrun_processes() == 1
 
 
-def test_the_command_line_says_so_too() -> None:
-    done = zygote.run(["-m", "diptych.cli", "recipes"], os.environ | {"WORLD_SIZE": "x"})
+@pytest.mark.parametrize("module", ["diptych", "diptych.cli"])
+def test_the_command_line_says_so_too(module: str) -> None:
+    done = zygote.run(["-m", module, "recipes"], os.environ | {"WORLD_SIZE": "x"})
     assert done.returncode == 2
     assert "WORLD_SIZE is 'x'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -134,7 +134,7 @@ def torchrun_processes() -> int:
     ]
     faults += [] if os.environ.get("MASTER_ADDR") else ["MASTER_ADDR is not set"]
     if faults:
-        torchrun = "python -m torch.distributed.run --nproc-per-node 2 -m diptych.cli ..."
+        torchrun = "python -m torch.distributed.run --nproc-per-node 2 -m diptych ..."
         why = f"WORLD_SIZE is set for several processes, and {faults[0]}"
         raise RecipeError(f"{why}; start with torchrun ({torchrun}), or unset WORLD_SIZE")
     return int(os.environ["WORLD_SIZE"])
