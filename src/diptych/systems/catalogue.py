@@ -97,7 +97,7 @@ def row_to_json(entry: ledger.LedgerRow) -> dict[str, Any]:
 
 def row_cost(entry: ledger.LedgerRow) -> Cost:
     """Return the cost of all training of a row that has recipes."""
-    trained = ((name, re.findall(r"--set (training\.steps=\S+)", line)) for name, line in entry.row.trained)
+    trained = ((name, re.findall(r"(?<=--set )training\.steps=\S+", line)) for name, line in entry.row.trained)
     return cost_of(recipe for name, given in trained for recipe in find_stages(name, given).recipes)
 
 
