@@ -62,11 +62,11 @@ function region(box, size, label, name, rank, kind = "button") {
   return made;
 }
 
-// Call `light` while the mouse is over the node or the node has the focus, and after a tap.
+// Call `light` when the mouse enters the node, the node gets the focus, or is tapped; call `dark` with the node afterwards.
 function lights(node, light, dark) {
-  for (const name of ["pointerenter", "pointerleave"]) node.addEventListener(name, (event) => { if (event.pointerType === "mouse") (name === "pointerenter" ? light : dark)(); });
+  for (const name of ["pointerenter", "pointerleave"]) node.addEventListener(name, (event) => { if (event.pointerType === "mouse") name === "pointerenter" ? light() : dark(node); });
   for (const name of ["focus", "click"]) node.addEventListener(name, light);
-  node.addEventListener("blur", dark);
+  node.addEventListener("blur", () => dark(node));
 }
 
 // How much likelier a word is with a region than without it.
@@ -97,7 +97,9 @@ function explained(text, explanation) {
   const area = (box) => { const [, , w, h] = regions[boxes.indexOf(box)].box; return w * h; };
   const stacked = [...boxes].sort((one, other) => area(other) - area(one));
   const claim = () => showBoxes(stacked);
-  const dark = () => {
+  let last = null;  // the node that was lit last: a node that the mouse leaves later must not darken it
+  const dark = (node = last) => {
+    if (node !== last) return;
     [...boxes, ...buttons].forEach((one) => one.classList.remove("lit"));
     note.textContent = idle;
   };
@@ -105,6 +107,7 @@ function explained(text, explanation) {
     claim();
     dark();
     chosen.classList.add("lit");
+    last = chosen;
     others.forEach((one, row) => one.classList.toggle("lit", isLit(row)));
     note.textContent = text;
   };
