@@ -37,7 +37,7 @@ IN_SUITE = {
     "xgpt/table-3/tiny-enc",
     "image-bert/table-3/cc",
 }
-COUNTS = {"train": 12, "val": 4, "test": 4, "testA": 3, "testB": 3}
+COUNTS = {"train": 12, "val": 4, "test": 5, "testA": 3, "testB": 3}
 STORE = re.compile(r"(?:^|=)([A-Z0-9+]+(?:-[A-Z0-9]+)*)$")
 SMALL = {
     "unified-vlp": "width=32 heads=2 ffn=64 layers=1",
@@ -59,7 +59,11 @@ def scenes(folder: Path) -> list[Record]:
     for number, split in enumerate(split for split, count in COUNTS.items() for _ in range(count)):
         drawn = scene(0, "train", number)
         Image.fromarray(render(drawn)).save(folder / f"{number}.png")
-        made.append(replace(record(drawn), split=split, image=folder / f"{number}.png"))
+        of = record(drawn)
+        questions = tuple(
+            replace(one, key=f"{1 + number}{at:03d}") for at, one in enumerate(of.questions)
+        )  # as VQA v2's
+        made.append(replace(of, split=split, image=folder / f"{number}.png", questions=questions))
     return made
 
 
