@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import torch
 
 from diptych.plugin import (
+    OBJECTIVES,
     Baselines,
     Batch,
     Form,
     InterfaceWords,
-    NlvrObjectives,
     Record,
     Sample,
     Scores,
@@ -98,7 +98,7 @@ BROKEN_OFF = TaskSpec(
     field="captions",
     head="nlvr",
     build=lambda given: BrokenOff(given.tokens, given.max_words),
-    training=TaskTraining(watched="accuracy", small=Small(NlvrObjectives(), max_words=24)),
+    training=TaskTraining(watched="accuracy", small=Small(OBJECTIVES["nlvr"](), max_words=24)),
     scoring=TaskScoring(
         noun="sentences",
         key="whole",

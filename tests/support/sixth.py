@@ -10,29 +10,24 @@ import torch
 from torch import nn
 
 from diptych.plugin import (
-    ADAMW,
     BIDIRECTIONAL,
-    EXACTLY_100,
-    TRAINING,
     Batch,
     Capability,
-    DataConfig,
     HeadSizes,
     MaskedLanguage,
     ModelConfig,
     Objectives,
     ResolvedConfig,
     Schedule,
+    Selection,
     States,
     System,
     SystemModel,
     Vocabulary,
     add_system,
     as_bert,
-    derive,
     make_heads,
     preset,
-    refuse_more_regions,
     region_features,
     weighed,
 )
@@ -74,7 +69,7 @@ class Sixth(SystemModel):
             as_bert(module, config.init_std)
 
     def forward(self, batch: Batch) -> States:
-        refuse_more_regions(batch, self.config.max_regions)
+        self.refuse_more_regions(batch)
         cls = batch.text.new_full((len(batch), 1), self.config.vocabulary.cls)
         looks = self.look(region_features(batch, self.config.feature_size).masked_fill(batch.hidden[..., None], 0))
         x = torch.cat([self.words(cls) + self.marks.weight[-1], looks, self.words(batch.text)], 1)
@@ -101,9 +96,9 @@ PRETRAIN = preset(
     task="pretrain",
     model=SixthConfig(width=16, heads=2, ffn=32, positions=24, max_regions=8),
     objectives=SixthObjectives(),
-    optimizer=ADAMW,
-    training=derive(TRAINING, batch=4, steps=4, precision="fp32", validate_every=2, checkpoint_every=4),
-    data=DataConfig(split="train"),
+    optimizer={"kind": "adamw", "lr": 1e-3, "weight_decay": 0.01, "clip": 1.0},
+    training={"batch": 4, "steps": 4, "precision": "fp32", "validate_every": 2, "checkpoint_every": 4},
+    data={"split": "train"},
 )
 ENTRY = System(
     name=NAME,
@@ -112,7 +107,7 @@ ENTRY = System(
     config=SixthConfig,
     resolved=SixthResolvedConfig,
     model=Sixth,
-    selection=EXACTLY_100,
+    selection=Selection(most=100, least=100),
     objectives=SixthObjectives,
     recipes=(PRETRAIN,),
 )

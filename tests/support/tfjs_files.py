@@ -28,7 +28,9 @@ def network(shape: NanodetShape = SMALL) -> Nanodet:
 
 def centernet_network() -> Centernet:
     torch.manual_seed(0)
-    return _drawn(Centernet(CenternetShape(SMALL.side, 3)))
+    made = _drawn(Centernet(CenternetShape(SMALL.side, 3)))
+    made.stem.weight.data = made.stem.weight.div(256).half().float()  # its pixels are 0 to 255, and no norm follows
+    return made
 
 
 def _drawn(made: Network) -> Network:

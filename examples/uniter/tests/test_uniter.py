@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from diptych.plugin import LABELS, Recipe, Statement, TaskItem, find_recipe, load_plugins
+from diptych.plugin import RECIPES, Statement, TaskItem, load_plugins
 from diptych.testing import EIGHT, Case, check_heads, check_masks, check_overfit, check_ranks, check_resume
 
 LEARNT = 0.05  # nats a word or a pair
+LABELS = ("entailment", "neutral", "contradiction")
 SHARES = ("words", "matching", "region_features", "region_classes", "region_divergence")
 
 
@@ -28,10 +30,10 @@ def _plugins() -> None:
     load_plugins()
 
 
-def only(share: str) -> Recipe:
+def only(share: str) -> Any:
     """Pre-training by one of its tasks alone, half of the words or regions hidden."""
-    settings = (f"objectives.{name}={int(name == share)}" for name in SHARES)
-    return find_recipe("uniter/small/pretrain", ["objectives.rate=0.5", *settings])
+    shares = {name: int(name == share) for name in SHARES}
+    return RECIPES["uniter/small/pretrain"].but("one share", "", objectives={"rate": 0.5, **shares})()
 
 
 @pytest.mark.parametrize("share", SHARES)
@@ -51,8 +53,8 @@ def test_verdicts_are_learnt_by_heart(task: str, pictures: int) -> None:
 
 def test_pairs_are_told_apart() -> None:
     """Each picture against all captions."""
-    every = ["objectives.pairs=8", "objectives.negatives=captions"]
-    check_overfit(Case.of(find_recipe("uniter/small/retrieval", every)))
+    every = {"pairs": 8, "negatives": "captions"}
+    check_overfit(Case.of(RECIPES["uniter/small/retrieval"].but("every caption", "", objectives=every)()))
 
 
 @pytest.mark.parametrize("share", SHARES)

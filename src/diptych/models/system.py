@@ -17,7 +17,7 @@ from diptych.core.contract import PARTS, Part
 from diptych.core.shares import Count, Epsilon, PartialShare, Size
 from diptych.models.weights import ImportReport
 from diptych.runtime.devices import Precision
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.weight_files import Tensors
 
 C = TypeVar("C", bound="ModelConfig")
@@ -170,6 +170,15 @@ class SystemModel(nn.Module):
     def provided(cls, _shape: Any) -> frozenset[Capability]:
         """Return the capabilities of a model with this config."""
         return cls.provides
+
+    def refuse_more_regions(self, batch: Batch) -> None:
+        """Raise DataError if an image of the batch has more regions than the model can read."""
+        if batch.boxes.shape[1] > (most := self.config.max_regions):
+            raise DataError(
+                f"an image has {batch.boxes.shape[1]} regions, but the model reads at most {most}; extract fewer "
+                "regions, or raise model.max_regions",
+                key=batch.keys[int(batch.regions_present.sum(1).argmax())],
+            )
 
     def forward(self, batch: Batch) -> States:
         raise NotImplementedError

@@ -15,16 +15,6 @@ from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError, RecipeError
 
 
-def refuse_more_regions(batch: Batch, most: int) -> None:
-    """Raise DataError if an image of the batch has more regions than the model can read."""
-    if batch.boxes.shape[1] > most:
-        raise DataError(
-            f"an image has {batch.boxes.shape[1]} regions, but the model reads at most {most}; extract fewer regions, "
-            "or raise model.max_regions",
-            key=batch.keys[int(batch.regions_present.sum(1).argmax())],
-        )
-
-
 def geometry(batch: Batch, norm: Source, form: Source) -> Float[Tensor, "B R G"]:
     """Return corners and relative area of each box (G = 5).
 

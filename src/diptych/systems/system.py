@@ -16,8 +16,6 @@ from diptych.tasks import TASKS
 from diptych.vision.detectors.selection import Selection
 
 # Names of the detectors whose features the released models use; docs/fidelity.md has the sources.
-BOTTOM_UP = "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)"
-BOTTOM_UP_CAFFE = "bottom-up attention (caffe)"
 
 
 class NamedPreset(Protocol):
@@ -35,10 +33,11 @@ class Importer:
     """How to import the weights that the authors of a system published."""
 
     read: Callable[..., Imported]  # called with (file of weights, vocab.txt, lowercase=...)
-    extractor: str  # name of the detector whose features the released models use
     selection: str  # how the regions were selected, for users
     lowercase: bool  # True: the vocabulary of the released models is in lower case
-    detector: str  # prefix of the names of Diptych's detectors that compute the same features
+    # The detector whose features the released models use, and a prefix of the names of Diptych's that compute the same.
+    extractor: str = "bottom-up attention ResNet-101 on Visual Genome (Anderson et al. 2018)"
+    detector: str = "bottom-up attention (caffe)"
     key_prefixes: tuple[str, ...] = ()  # prefixes of tensor names that only this system's checkpoints have
 
 

@@ -296,14 +296,14 @@ FAULTS = {
     "vector": (
         """
 from dataclasses import dataclass
-from diptych.plugin import MaskedLanguage, together
+from diptych.plugin import MaskedLanguage, weighed
 
 @dataclass(frozen=True)
 class Vector(MaskedLanguage):
     def loss(self, model, states, batch):
         return super().loss(model, states, batch).expand(3)
 
-TinyObjectives.schedule = lambda self, vocabulary: together(Vector(vocabulary))
+TinyObjectives.schedule = lambda self, vocabulary: weighed((Vector(vocabulary), 1.0))
 """,
         "tiny 0.2: Vector.loss (objective masked_language) returned a tensor of shape (3,), expected a scalar",
     ),
@@ -320,12 +320,12 @@ MODEL = Short
     ),
     "values": (
         """
-from diptych.plugin import MaskedLanguage, together
+from diptych.plugin import MaskedLanguage, weighed
 
 class Headless(MaskedLanguage):
     heads = None
 
-TinyObjectives.schedule = lambda self, vocabulary: together(Headless(vocabulary))
+TinyObjectives.schedule = lambda self, vocabulary: weighed((Headless(vocabulary), 1.0))
 """,
         "this was raised while tiny 0.2 was in use: please report it to the authors of that package first",
     ),

@@ -8,20 +8,10 @@ from pathlib import Path
 
 import torch
 
-from diptych.plugin import (
-    LABELS,
-    CheckpointError,
-    ImportReport,
-    Tensors,
-    head_names,
-    heads_for,
-    in_full,
-    read_weights,
-    renamed,
-    vocabulary_for,
-)
+from diptych.plugin import CheckpointError, ImportReport, bert, read_weights
 from uniter.model import UniterResolvedConfig
 
+Tensors = dict[str, torch.Tensor]
 WORDS = "bert.embeddings.word_embeddings.weight"
 REGIONS = "bert.img_embeddings."
 # Theirs -> ours, without the ending .weight or .bias.
@@ -41,6 +31,7 @@ NAMES = {
     "nlvr2_output": "heads.nlvr.layers.0",
 }
 MASK = f"{REGIONS}mask_embedding.weight"  # two rows; the first, of regions that are not hidden, is zero
+OURS = ("entailment", "neutral", "contradiction")  # Diptych's order
 TIED = "feat_regress.weight"
 ENTAILMENT = ("contradiction", "entailment", "neutral")  # model/ve.py, utils/misc.py; the head has the name of VQA's
 
@@ -53,7 +44,7 @@ def import_uniter(
     Sizes are read from the tensors; the number of attention heads is not in the file (width / 64 unless given). The
     vocabulary of the released models is bert-base-cased.
     """
-    theirs, there = in_full(read_weights(path), _clean)
+    theirs, there = bert.in_full(read_weights(path), _clean)
     if missing := [name for name in (WORDS, MASK) if name not in theirs]:
         raise CheckpointError(
             f"{path} is not a UNITER checkpoint: it lacks {missing[0].replace('bert.', 'uniter.')} (it has "
@@ -61,10 +52,10 @@ def import_uniter(
         )
     names = NAMES | _answers(theirs)
     own = {name: value for name, value in theirs.items() if name.rpartition(".")[0] in names and name != TIED}
-    ours, report = renamed({name: value for name, value in theirs.items() if name not in own}, there)
+    ours, report = bert.renamed({name: value for name, value in theirs.items() if name not in own}, there)
     for name, value in own.items():
         stem, _, kind = name.rpartition(".")
-        in_order = [ENTAILMENT.index(label) for label in LABELS] if names[stem] == "heads.entailment.layers.3" else ...
+        in_order = [ENTAILMENT.index(label) for label in OURS] if names[stem] == "heads.entailment.layers.3" else ...
         _take(ours, report, there[name], f"{names[stem]}.{kind}", value[in_order])
     _take(ours, report, there[MASK], "regions.hidden", theirs[MASK][1])
     if TIED in theirs:
@@ -72,9 +63,9 @@ def import_uniter(
     _rank(theirs, there, ours, report)
     words, width = theirs[WORDS].shape
     config = UniterResolvedConfig(
-        vocabulary=vocabulary_for(path, words, vocabulary_file, lowercase, "bert-base-cased"),
+        vocabulary=bert.vocabulary_for(path, words, vocabulary_file, lowercase, "bert-base-cased"),
         width=width,
-        heads=heads_for(path, width, heads),
+        heads=bert.heads_for(path, width, heads),
         layers=len({name.split(".")[2] for name in ours if name.startswith("encoder.layers.")}),
         ffn=len(ours["encoder.layers.0.inner.bias"]),
         positions=len(ours["text.positions.weight"]),
@@ -83,7 +74,7 @@ def import_uniter(
         classes=len(ours.get("heads.region_class.3.bias", range(1601))),
         answers=len(ours.get("heads.answer.layers.3.bias", ())),
     )
-    return config, head_names(ours), ours, report
+    return config, bert.head_names(ours), ours, report
 
 
 def _clean(name: str) -> str:

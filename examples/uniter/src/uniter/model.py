@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
+from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -25,11 +26,9 @@ from diptych.plugin import (
     DataError,
     Dropout,
     HeadSizes,
-    Layers,
     LayerSizes,
     ModelConfig,
     ResolvedConfig,
-    Size,
     States,
     SystemModel,
     TextEmbedding,
@@ -37,7 +36,6 @@ from diptych.plugin import (
     as_bert,
     attention_mask,
     make_heads,
-    refuse_more_regions,
     region_features,
     requested_mask,
 )
@@ -48,9 +46,9 @@ POOLED = ("pooled", "pooled right")  # in `States.special`: of a picture; of the
 class UniterConfig(ModelConfig):
     """The sizes of UNITER; those of the base model are the defaults."""
 
-    layers: Layers = 12
+    layers: PositiveInt = 12
     """Transformer layers."""
-    positions: Size = 512
+    positions: PositiveInt = 512
     """Positions of [CLS] and the words; regions have none."""
     pictures: Literal[1, 2] = 1
     """2: a record is two pictures side by side (NLVR2); each half is read by itself with the text, as one picture."""
@@ -111,7 +109,7 @@ class Uniter(SystemModel):
 
     def read(self, batch: Batch, segments: Int[Tensor, "B"]) -> States:
         """States of texts with one picture each, whose regions are of these segments."""
-        refuse_more_regions(batch, self.config.max_regions)
+        self.refuse_more_regions(batch)
         if batch.text.shape[1] > self.config.max_text:
             raise DataError(
                 f"a text of {batch.text.shape[1]} words, and there are positions for {self.config.max_text}; cut it, "

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
-from pydantic import NonNegativeFloat, model_validator
+from pydantic import Field, NonNegativeFloat, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -25,7 +25,6 @@ from diptych.plugin import (
     Objectives,
     OneForward,
     Schedule,
-    Share,
     StateModel,
     StateRequest,
     States,
@@ -109,9 +108,9 @@ class UniterObjectives(Objectives):
     """How often regions are hidden and the detector's best class is told (MRC)."""
     region_divergence: NonNegativeFloat = 2.0
     """How often all of the detector's probabilities are told, as a divergence (MRC-kl)."""
-    rate: Share = 0.15
+    rate: float = Field(0.15, ge=0, le=1)
     """Chance of each word, or of each region, to be hidden; one is at least."""
-    broken: Share = 0.5
+    broken: float = Field(0.5, ge=0, le=1)
     """Share of the pairs of ITM that get another's picture."""
 
     @model_validator(mode="after")

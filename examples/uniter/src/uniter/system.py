@@ -1,6 +1,6 @@
 """UNITER's entry in the table of systems."""
 
-from diptych.plugin import BOTTOM_UP, BOTTOM_UP_CAFFE, Importer, Selection, System, start_from_bert
+from diptych.plugin import Importer, Selection, System, bert
 from uniter.checkpoint import import_uniter
 from uniter.model import Uniter, UniterConfig, UniterResolvedConfig
 from uniter.objectives import UniterObjectives
@@ -16,12 +16,10 @@ SYSTEM = System(
     selection=Selection(most=100, least=10, score=0.2),  # conf_th, max_bb, min_bb of all configurations
     objectives=UniterObjectives,
     recipes=RECIPES,
-    start=start_from_bert,
+    start=bert.start_from_bert,
     importer=Importer(
         read=import_uniter,
-        extractor=BOTTOM_UP,
         selection="10 to 100 by score over 0.2",
         lowercase=False,
-        detector=BOTTOM_UP_CAFFE,
     ),
 )

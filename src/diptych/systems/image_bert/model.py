@@ -32,7 +32,7 @@ from diptych.models.rows import requested_mask
 from diptych.models.system import ResolvedConfig, SystemModel, as_bert
 from diptych.models.text import TINY, TextConfig, refuse_more_words
 from diptych.models.transformer import LayerSizes, Transformer
-from diptych.models.visual import WholeRegion, geometry, refuse_more_regions, region_features, whole_region
+from diptych.models.visual import WholeRegion, geometry, region_features, whole_region
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError
@@ -130,7 +130,7 @@ class ImageBert(SystemModel):
 
         With whole_region, the whole image is the last region.
         """
-        refuse_more_regions(batch, self.config.max_regions)
+        self.refuse_more_regions(batch)
         device = batch.boxes.device
         shared = self.text.segments(to_device(REGIONS, device)) + self.text.positions(
             to_device(self.config.positions - 1, device)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE, Importer, System
+from diptych.systems.system import Importer, System
 from diptych.systems.tden.checkpoint import import_tden, start_tden
 from diptych.systems.tden.model import Tden, TdenConfig, TdenResolvedConfig
 from diptych.systems.tden.objectives import TdenObjectives
@@ -24,10 +24,8 @@ SYSTEM = System(
     start=start_tden,
     importer=Importer(
         read=import_tden,
-        extractor=BOTTOM_UP,
         selection="the best 50 by score",
         lowercase=True,
-        detector=BOTTOM_UP_CAFFE,
         key_prefixes=("v_predictor.", "similarity_predictor.", "visual_embed."),
     ),
 )

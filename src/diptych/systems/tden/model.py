@@ -42,7 +42,6 @@ from diptych.models.rows import requested_mask
 from diptych.models.system import ResolvedConfig, as_bert
 from diptych.models.text import TINY, DecoderModel, TextConfig, refuse_more_room, refuse_more_words
 from diptych.models.transformer import DecoderCache, Layer, LayerCache, LayerSizes
-from diptych.models.visual import refuse_more_regions
 from diptych.runtime.errors import RecipeError
 from diptych.systems.tden.layers import (
     CrossModalLayer,
@@ -247,7 +246,7 @@ class Tden(DecoderModel):
 
         Retrieval stores them for each image.
         """
-        refuse_more_regions(batch, self.config.max_regions)
+        self.refuse_more_regions(batch)
         img = batch.regions_present.new_ones(batch.boxes.shape[0], 1)
         present = torch.cat([img, batch.regions_present], 1)
         return through(self.objects, self.regions(batch), present)

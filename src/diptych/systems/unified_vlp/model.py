@@ -35,7 +35,6 @@ from diptych.models.transformer import DecoderCache, LayerSizes, Transformer
 from diptych.models.visual import (
     RegionEmbedding,
     WholeRegion,
-    refuse_more_regions,
     whole_projection,
     whole_region,
     with_image_feature,
@@ -230,7 +229,7 @@ class UnifiedVLP(SystemModel):
         Also return the two terms of the region embeddings, from features and from boxes.
         """
         count, device = batch.boxes.shape[1], batch.boxes.device
-        refuse_more_regions(batch, self.config.max_regions)
+        self.refuse_more_regions(batch)
         if self.config.whole_region:
             batch = with_image_feature(batch, self.whole)
         official = self.config.hidden_regions == "official"

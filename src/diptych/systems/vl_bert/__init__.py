@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from diptych.systems.system import BOTTOM_UP, BOTTOM_UP_CAFFE, Importer, System
+from diptych.systems.system import Importer, System
 from diptych.systems.vl_bert.checkpoint import import_vl_bert, start_network, start_vl_bert
 from diptych.systems.vl_bert.model import VLBert, VLBertConfig, VLBertResolvedConfig
 from diptych.systems.vl_bert.objectives import VLBertObjectives
@@ -24,10 +24,8 @@ SYSTEM = System(
     start_network=start_network,
     importer=Importer(
         read=import_vl_bert,
-        extractor=BOTTOM_UP,
         selection="10 to 100 by score over 0.5",
         lowercase=True,
-        detector=BOTTOM_UP_CAFFE,
         key_prefixes=("vlbert.",),
     ),
 )

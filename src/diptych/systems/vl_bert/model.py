@@ -38,7 +38,7 @@ from diptych.models.rows import Rows, requested_mask
 from diptych.models.system import ResolvedConfig, SystemModel, as_bert
 from diptych.models.text import TINY, TextConfig, refuse_more_words
 from diptych.models.transformer import LayerSizes, Transformer
-from diptych.models.visual import refuse_more_regions, region_features, whole_feature, whole_projection
+from diptych.models.visual import region_features, whole_feature, whole_projection
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import DataError
@@ -243,7 +243,7 @@ class VLBert(SystemModel):
         self, batch: Batch, visual: Float[Tensor, "B P D"], pictured: Bool[Tensor, "B"]
     ) -> Float[Tensor, "B Q D"]:
         """Return the embeddings of r0, the regions and [END]. `pictured`: True for samples with an image."""
-        refuse_more_regions(batch, self.config.max_regions)
+        self.refuse_more_regions(batch)
         hidden = torch.cat([torch.zeros_like(pictured)[:, None], batch.hidden], 1)[..., None]
         if self.config.hidden_regions == "paper":
             tokens = self.image.weight + self.region_norm(torch.where(hidden, self.hidden.weight, visual))

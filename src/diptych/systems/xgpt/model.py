@@ -41,7 +41,6 @@ from diptych.models.rows import requested_mask
 from diptych.models.system import ResolvedConfig, as_bert
 from diptych.models.text import TINY, DecoderModel, TextConfig, refuse_more_room, refuse_more_words
 from diptych.models.transformer import DecoderCache, Layer, LayerCache, LayerSizes, closing, run_last
-from diptych.models.visual import refuse_more_regions
 from diptych.runtime.devices import to_device
 from diptych.runtime.errors import RecipeError
 from diptych.systems.xgpt.layers import Grounding, RefiningLayer, RegionProjection, WordEmbedding
@@ -173,7 +172,7 @@ class Xgpt(DecoderModel):
 
     def _embed(self, batch: Batch, with_text: bool = True) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"], int]:
         """Return the embeddings of regions and text, a mask that is False for padding, and the number of regions."""
-        refuse_more_regions(batch, self.config.max_regions)
+        self.refuse_more_regions(batch)
         words, text_present = batch.text, batch.text_present
         if not with_text:
             words, text_present = words[:, :0], text_present[:, :0]
