@@ -61,10 +61,11 @@ class Columns:
                     advance(1)
         made = self._named(read)
         named = {record.key: record.split for record in made if record.split}
-        full = (r if r.split else replace(r, split=named.get(r.key) or self.wanted.split_of(r.key)) for r in made)
+        splits = self.wanted.splits
+        full = splits.fill(replace(r, split=r.split or named.get(r.key, "")) for r in made)
         if not (records := combined(with_usual_splits(full, self.wanted.skips))):
             raise DataError("found no rows, expected rows with an image and a text")
-        self.wanted.note_drawn(records, "rows")
+        splits.note_drawn(records, "rows")
         return records
 
     def records(self, rows: Any, part: str | None) -> Iterator[Record]:

@@ -8,7 +8,7 @@ import re
 from msgspec import Struct
 
 from diptych.core import Record
-from diptych.data.formats.format import Source, Wanted, named_split
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.image_folder import CAPTIONS
 from diptych.data.formats.parsing import Once, each_json_line, each_line, first_line, key_of_name
 from diptych.data.formats.values import JsonValue, Text, listed_texts
@@ -63,7 +63,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
             wanted.skips.add("empty captions", where)
             return None
         key = f"{table.path.stem}/{int(where.rpartition(' ')[2]) - 1:06d}"
-        split = named_split(wanted, fields[splits[0]] if splits else None, where)
+        split = wanted.splits.of_entry(fields[splits[0]] if splits else None, where)
         return wanted.record(rest[0].strip(), where, key=key, split=split, captions=words)
 
     return [record for record in each_line(table.path, wanted.skips, take) if record is not None]

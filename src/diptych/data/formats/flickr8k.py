@@ -6,7 +6,7 @@ from pathlib import Path, PurePath
 
 from diptych.core import Record
 from diptych.data.formats.conceptual import ADDRESSES, SPLIT
-from diptych.data.formats.format import ByImage, Source, Wanted, once_split
+from diptych.data.formats.format import ByImage, Source, Wanted
 from diptych.data.formats.image_folder import fields_of, first_texts
 from diptych.data.formats.parsing import (
     Once,
@@ -18,6 +18,7 @@ from diptych.data.formats.parsing import (
     read_lines,
     read_text,
 )
+from diptych.data.formats.splits import Splits
 from diptych.data.formats.values import JsonValue, listed_texts
 from diptych.runtime.errors import DataError
 from diptych.vision.upright import ENDINGS
@@ -42,7 +43,7 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     if _is_kaggles(table):
         rows = fields_of([_ENDS.sub("", line) for line in read_lines(path)], path.name, _between(table))
         head = _names(next(rows)[1])
-    taken = _Taken(wanted, head, {} if SPLIT in head else _listed(wanted, path.parent))
+    taken = _Taken(wanted, head, {} if SPLIT in head else _listed(wanted, path.parent), wanted.splits)
 
     def check_listed(name: str) -> None:
         if name not in taken.captions:
@@ -67,7 +68,7 @@ class _Taken:
     wanted: Wanted
     head: list[str]
     splits: dict[str, str]  # {image: split}, from the lists of the splits
-    named: dict[str, str | None] = field(default_factory=dict)  # {image: split that its row names, or None}
+    named: Splits  # that rows name
     captions: ByImage[tuple[str, str]] = field(default_factory=ByImage[tuple[str, str]])
     once: Once = field(default_factory=lambda: Once("picture"))
 
@@ -88,7 +89,7 @@ class _Taken:
         if not (name := cells.get(IMAGE, "").strip()) or len(fields) != len(self.head):
             raise DataError(f"{where}: expected {self.form}; correct the line")
         name = self.wanted.name_of(name, where)
-        once_split(self.named, self.wanted, name, cells.get(SPLIT), JsonValue(cells, where))
+        self.named.note(name, cells.get(SPLIT), JsonValue(cells, where))
         listed = {one: listed_texts(cells[one].strip()) for one in WORDS if one in cells}
         for words in first_texts(listed, self.wanted.skips, where) or [""]:
             self.take(name, words.strip(), "", where)
@@ -107,7 +108,7 @@ class _Taken:
             self.captions.add(name, (words, caption_id), where)
 
     def record(self, name: str, texts: tuple[tuple[str, str], ...], where: str) -> Record:
-        split = self.splits.get(name) or self.named.get(name)
+        split = self.splits.get(name) or self.named.named.get(name)
         return self.wanted.record(name, where, key=name if self.head else None, split=split, **named_captions(texts))
 
 

@@ -1,7 +1,6 @@
 """Read an ImageFolder of the Hugging Face hub: images, and a metadata.jsonl or metadata.csv with captions."""
 
 import csv
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,9 +11,9 @@ from typing import Any
 from msgspec import Struct
 
 from diptych.core import Record
-from diptych.data.formats.format import ByImage, Source, Wanted, files_of, note_unread, once_split
+from diptych.data.formats.format import ByImage, Source, Wanted, files_of, note_unread
 from diptych.data.formats.parsing import Pictures, Skips, check_utf8, each_json_line, read_lines
-from diptych.data.formats.splits import SHARES, usual_split
+from diptych.data.formats.splits import Splits
 from diptych.data.formats.values import JsonValue, Words, listed_texts, refuse
 
 NAMES = ("metadata.jsonl", "metadata.csv")  # the tables of a folder; if there are both, both are read
@@ -24,7 +23,6 @@ MOST_LINES = 100
 # Columns with captions; the first that is not empty is read.
 CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")
 UNREAD = ("question", "questions", "answer", "answers", "objects")  # columns of tasks other than captioning
-_NUMBER = re.compile(r"[-_. ]?\d+$")  # the number at the end of a folder's name, such as 2017 in test2017
 
 
 def tables(path: Path) -> list[Path]:
@@ -44,9 +42,9 @@ class _Read:
     """Data collected from the rows of all tables."""
 
     here: Wanted
+    splits: Splits
     # The captions of each image. Each caption has the path of the table that contains it.
     captions: ByImage[tuple[str, Path]] = field(default_factory=ByImage[tuple[str, Path]])
-    splits: dict[str, str | None] = field(default_factory=dict)  # {image: split that its row names, or None}
     named: set[str] = field(default_factory=set)  # names of the images that have a row
 
 
@@ -60,7 +58,7 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     root = source.path if whole else source.path.parent
     pictures = Pictures((root,), wanted=False) if isinstance(wanted.pictures, Pictures) else root
     here = replace(wanted, pictures=pictures) if whole else wanted
-    rows, listed = _Read(here), tables(root) if whole else [source.path]
+    rows, listed = _Read(here, here.splits), tables(root) if whole else [source.path]
     for table in listed:
         take = partial(_take, rows, table, table.parent.relative_to(root))
         if table.suffix.lower() == CSV:
@@ -81,22 +79,7 @@ def _record(rows: _Read, name: str, given: tuple[tuple[str, Path], ...], where: 
     captions = tuple(text for text, table in given if first.setdefault(text, table) == table)
     if len(captions) < len(given):
         here.skips.add("captions that are in two tables (kept once)", where, len(given) - len(captions))
-    named, inner = rows.splits.get(name), None if here.split else _split_of(name, here.skips)
-    if named and inner and usual_split(named) != inner:
-        here.skips.add("entries whose split is not that of their folder (the entry's split is used)", where)
-    split = named or here.split or inner
-    return here.record(name, where, key=name, split=split, captions=captions)
-
-
-def _split_of(name: str, skips: Skips) -> str | None:
-    """Return the split named by a folder in an image's path, such as `test` for test2017; the outermost one counts."""
-    for folder in name.split("/")[:-1]:
-        if (split := usual_split(folder)) in SHARES:
-            return split
-        if (split := usual_split(_NUMBER.sub("", folder))) in SHARES:
-            skips.add(f"images of the folder {folder[:40]!r} (read as the split {split!r})", name)
-            return split
-    return None
+    return here.record(name, where, key=name, split=rows.splits.of_folder(name, where), captions=captions)
 
 
 def fields_of(lines: Sequence[str], name: str, between: str = ",") -> Iterator[tuple[str, list[str]]]:
@@ -168,7 +151,7 @@ def _take(rows: _Read, table: Path, folder: Path, value: JsonValue) -> None:
         if line.get(column):
             skips.add(f"rows with {column!r} (only captions are read)", where)
     words, split = JsonValue(captions, where).read(list[Words]), value.read(_Split).split
-    once_split(rows.splits, rows.here, name, split, value)
+    rows.splits.note(name, split, value)
     for caption in words or [""]:
         if caption.strip():
             rows.captions.add(name, (caption, table), where)

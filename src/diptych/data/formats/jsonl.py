@@ -39,7 +39,6 @@ from diptych.data.formats import parsing, values
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
 from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, named_captions, picture_at
-from diptych.data.formats.splits import usual_split
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import orientation, picture_size, same_shape
 
@@ -132,7 +131,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     Raises DataError if no record is left.
     """
     reader = _LineReader(wanted.skips, lines.path.parent, wanted.stored_boxes)
-    records, splits, ids, keys = dict[str, Record](), dict[str, str](), dict[str, int](), set[str]()
+    records, splits, ids, keys = dict[str, Record](), wanted.splits, dict[str, int](), set[str]()
 
     def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
@@ -142,8 +141,8 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
         if close := [*sorted(new & MEANT), *get_close_matches("split", new, 1, 0.75)]:
             wanted.skips.add(f"key {close[0]!r} is not read; did you mean split?", value.where())
         keys.update(value.value)
-        if split and usual_split(earlier := splits.get(name, split)) != usual_split(split):
-            value.refuse(f"`{split}`", f"`{earlier}`, the split of an earlier line with {name}", "split")
+        if split:
+            splits.check(name, split, value, "line")
         old = records.get(name) or wanted.record(name, value.where(), key=name)
         if line.image_id is not None:
             if (known := ids.setdefault(name, line.image_id)) != line.image_id:
@@ -151,7 +150,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
             old = replace(old, image_id=image_id_of(name, line.image_id))
         records[name] = reader.added(old, value)
         if split:
-            splits[name] = split
+            splits.named[name] = split
 
     each_json_line(lines.path, wanted.skips, take)
     tagged = wanted.records(records.values(), lambda record: reader.with_known_tags(record, lines.path.name))
@@ -162,8 +161,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
             f"{lines.path.name}: found nothing to train on ({why}), expected lines with captions, or with a question "
             "and answers; add some"
         )
-    wanted.drawn.difference_update(splits)
-    return [replace(record, split=splits.get(record.key) or record.split) for record in filled]
+    return [replace(record, split=splits.named.get(record.key) or record.split) for record in filled]
 
 
 @dataclass(frozen=True)
