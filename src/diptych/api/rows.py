@@ -75,9 +75,8 @@ class Columns:
             captions = _texts(self._cell(row, number, "caption"), number)
             split, place = self._split(row, number) or part, str(number)
             if split and part and usual_split(split) != usual_split(part):
-                self.wanted.skips.add(
-                    f"rows of {part!r} with the split {split!r} (the row's split is read)", f"row {number}"
-                )
+                reason = f"rows of {part!r} with the split {split!r} (the row's split is read)"
+                self.wanted.skips.add(reason, f"row {number}")
                 place = f"{part}/{number}"  # makes ids unique, because row numbers restart in each part
             elif part:
                 split = part

@@ -114,7 +114,7 @@ class _Captions:
             return self.wanted.record(name, where, key=key, split=split, **named_captions(texts))
 
         self.wanted.skips.every(self.listed, check_listed, "listed image")
-        if not len(self.captions):
+        if not self.captions:
             found = f"found no caption of any image, expected lines of {self.form}; {self.wanted.skips}"
             raise DataError(f"{self.path}: {found}")
         return self.captions.records(self.wanted, record)

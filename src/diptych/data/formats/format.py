@@ -57,7 +57,7 @@ class Wanted:
         return self.skips.every(images, made, "image")
 
     def splitting(self, records: Sequence[Record]) -> list[Record]:
-        """Set the split of each record, for formats whose files have no splits."""
+        """Return the records with the given split, else with none yet, for formats whose files have no splits."""
         return [replace(record, split=self.split or "") for record in records]
 
     def record(
@@ -97,29 +97,15 @@ def unread(name: str) -> str:
     return f"files ending in {ending or 'nothing'} (not read)"
 
 
-class ByImage(Generic[Item]):
-    """Items of a file, such as captions, grouped by image, in the order in which images first occur."""
-
-    def __init__(self) -> None:
-        self._groups: dict[Any, tuple[str, list[Item]]] = {}
+class ByImage(dict[Any, tuple[str, list[Item]]], Generic[Item]):
+    """{image: (place of its first item, items)}: the items of a file, such as captions, grouped by image, in order."""
 
     def add(self, image: str | int, item: Item, where: str) -> None:
-        self._groups.setdefault(image, (where, []))[1].append(item)
-
-    def __contains__(self, image: object) -> bool:
-        return image in self._groups
-
-    def __len__(self) -> int:
-        return len(self._groups)
+        self.setdefault(image, (where, []))[1].append(item)
 
     def records(self, wanted: Wanted, made: Callable[[Any, tuple[Item, ...], str], Record]) -> list[Record]:
         """Return `made(name, items, place)` for each image. Images for which this raises DataError are skipped."""
-        return wanted.records(self, lambda one: made(*one))
-
-    def __iter__(self) -> Iterator[tuple[Any, tuple[Item, ...], str]]:
-        """Yield each image's name or number, its items, and the location of its first item."""
-        for image, (where, items) in self._groups.items():
-            yield image, tuple(items), where
+        return wanted.records(self, lambda image: made(image, tuple(self[image][1]), self[image][0]))
 
 
 @dataclass(frozen=True)

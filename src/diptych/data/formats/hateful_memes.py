@@ -27,8 +27,8 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
         answers = () if line.label is UNSET else (str(line.label),)
         by_image.add(name, TaskItem(str(line.id), line.text, answers), value.where())
 
+    def record(name: str, items: tuple[TaskItem, ...], where: str) -> Record:
+        return wanted.record(name, where, split=splits.named.get(name), more={CLASSIFY: items})
+
     read_items(lines.path, wanted.skips, _Meme, "id", "id", take)
-    return by_image.records(
-        wanted,
-        lambda name, items, where: wanted.record(name, where, split=splits.named.get(name), more={CLASSIFY: items}),
-    )
+    return by_image.records(wanted, record)

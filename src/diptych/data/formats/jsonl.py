@@ -219,17 +219,15 @@ class _LineReader:
     def _with_captions(self, record: Record, value: values.JsonValue) -> Record:
         line = value.read(_CaptionsOfLine)
         if line.caption_ids and len(line.caption_ids) != len(line.captions):
-            value.refuse(
-                f"{len(line.caption_ids)} ids", f"one for each of {len(line.captions)} captions", "caption_ids"
-            )
+            one_each = f"one for each of {len(line.captions)} captions"
+            value.refuse(f"{len(line.caption_ids)} ids", one_each, "caption_ids")
         texts = value.inner("captions")
 
         def one(at: int) -> tuple[str, Any]:
             if not (text := texts.inner(at).read(_TEXT)).strip():
                 self.skips.add("empty captions", texts.inner(at).where())
-            if (given := line.caption_ids[at] if line.caption_ids else None) is not None and not values.text_of_id(
-                given
-            ):
+            given = line.caption_ids[at] if line.caption_ids else None
+            if given is not None and not values.text_of_id(given):
                 self.skips.add("caption ids that are neither a text nor a whole number", value.where("caption_ids"))
             return text, given
 
@@ -247,11 +245,8 @@ class _LineReader:
         size = self._size(record, value)
         record = replace(record, size=size)
         if "objects" in value.value:
-            count = len(value.read(_Things).objects)
-            listed = value.inner("objects")
-            objects = tuple(
-                self.skips.each(listed, _Thing, lambda one, place: self._object(one, size, place.where("box")))
-            )
+            count, listed = len(value.read(_Things).objects), value.inner("objects")
+            objects = tuple(self.skips.each(listed, _Thing, lambda one, at: self._object(one, size, at.where("box"))))
             if len(objects) < count:
                 self.lost.add(record.key)
             if record.objects and record.objects != objects:

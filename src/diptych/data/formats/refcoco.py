@@ -135,11 +135,8 @@ class _Expressions:
 
         def record(number: int, items: tuple[Expression, ...], where: str) -> Record:
             image, split = self._images.by_id[number], self._splits.get(number)
-            fields: dict[str, Any] = {
-                "size": image.size,
-                "expressions": items,
-                "image_id": image_id_of(image.file_name, number),
-            }
-            return self._wanted.record(image.file_name, where, split=split, **fields)
+            image_id = image_id_of(image.file_name, number)
+            own: dict[str, Any] = {"size": image.size, "image_id": image_id, "expressions": items}
+            return self._wanted.record(image.file_name, where, split=split, **own)
 
         return self._by_image.records(self._wanted, record)

@@ -60,10 +60,9 @@ class Splits:
 
     def _in_path(self, image: str) -> str | None:
         for folder in image.split("/")[:-1]:
-            if (split := usual_split(folder)) in SHARES:
-                return split
             if (split := usual_split(_NUMBER.sub("", folder))) in SHARES:
-                self.skips.add(f"images of the folder {folder[:40]!r} (read as the split {split!r})", image)
+                if usual_split(folder) != split:
+                    self.skips.add(f"images of the folder {folder[:40]!r} (read as the split {split!r})", image)
                 return split
         return None
 
