@@ -25,11 +25,11 @@ def columns_of(names: Sequence[str], usual: Mapping[str, Sequence[Container[str]
     `usual`: the usual names of each column, in lower case, in groups; names of the first group are preferred.
     """
     lower = [name.strip().strip('"').lower() for name in names]
-    found = {
+    places = {
         role: [at for group in groups for at, name in enumerate(lower) if name in group]
         for role, groups in usual.items()
     }
-    return {role: at[0] for role, at in found.items() if at}
+    return {role: at[0] for role, at in places.items() if at}
 
 
 def with_caption(columns: Mapping[str, int], count: int) -> dict[str, int]:

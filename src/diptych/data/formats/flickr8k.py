@@ -115,8 +115,8 @@ class _Captions:
 
         self.wanted.skips.every(self.listed, check_listed, "listed image")
         if not self.captions:
-            found = f"found no caption of any image, expected lines of {self.form}; {self.wanted.skips}"
-            raise DataError(f"{self.path}: {found}")
+            expected = f"expected lines of {self.form}; {self.wanted.skips}"
+            raise DataError(f"{self.path}: found no caption of any image, {expected}")
         return self.captions.records(self.wanted, record)
 
 
