@@ -21,14 +21,13 @@ from typing import Literal, get_args
 from diptych.runtime.errors import CheckpointError, DiptychError, OutputError
 from diptych.runtime.files import (
     MARKER,
-    aside,
     files_below,
     is_aside,
     is_stream,
     refuse_links_out,
+    replacing,
     sha256_of,
     sweep,
-    sync,
     text_of,
     write_atomically,
 )
@@ -109,26 +108,15 @@ def whole_folder(target: Path, kind: Kind) -> Iterator[Path]:
     target = Path(os.path.realpath(target))
     sweep(target.parent, target.name)
     refuse_replaced(target, kind)
-    temporary, old = aside(target), aside(target, "old")
-    temporary.mkdir(parents=True)
-    if target.is_dir():
-        temporary.chmod(stat.S_IMODE(target.stat().st_mode) | stat.S_IRWXU)
-    try:
+    with replacing(target, check=lambda: refuse_replaced(target, kind)) as temporary:
+        temporary.mkdir(parents=True)
+        if target.is_dir():
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode) | stat.S_IRWXU)
         (temporary / MARKER).write_text(f"diptych {kind}\n", "utf-8")
         yield temporary
         files = [path for path in files_below(temporary) if path.is_file() and path != temporary / MARKER]
         lines = [f"{sha256_of(path)}  {path.relative_to(temporary).as_posix()}\n" for path in files]
         (temporary / MARKER).write_text(f"diptych {kind}\n{''.join(lines)}", "utf-8")
-        for path in (*files, temporary / MARKER, *{path.parent for path in files}, temporary):
-            sync(path)
-        refuse_replaced(target, kind)
-        if target.exists():
-            target.rename(old)
-        temporary.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
-        sync(target.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def refuse_replaced(target: Path, kind: Kind) -> None:

@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from diptych.runtime.errors import CheckpointError, TrainingError
+from diptych.runtime.files import sweep
 from diptych.training import checkpoint as checkpoints
 from diptych.training.checkpoint import (
     Checkpoint,
@@ -18,7 +19,6 @@ from diptych.training.checkpoint import (
     load,
     mean_of,
     prune,
-    remove_unfinished,
     save,
     save_weights,
     steps_in,
@@ -149,14 +149,14 @@ def test_another_recipe_is_refused(tmp_path):
 
 def test_leftovers_are_swept(tmp_path):
     save(tmp_path, made())
-    (tmp_path / ".saving-step-00000004").mkdir()
-    (tmp_path / ".saving-step-00000004" / "model.safetensors").write_bytes(b"half")
-    remove_unfinished(tmp_path)
+    (tmp_path / ".step-00000004.diptych-99999999.partial").mkdir()
+    (tmp_path / ".step-00000004.diptych-99999999.partial" / "model.safetensors").write_bytes(b"half")
+    sweep(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
 
 
 def test_a_run_sweeps_first(tmp_path):
-    (half := tmp_path / "checkpoints" / ".saving-step-00000099").mkdir(parents=True)
+    (half := tmp_path / "checkpoints" / ".step-00000099.diptych-99999999.partial").mkdir(parents=True)
     toy_train(tmp_path)
     assert not half.exists()
 
