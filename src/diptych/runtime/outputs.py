@@ -124,13 +124,8 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
     refuse_folder(target, kind)
     if target.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise OutputError(f"{target} is the current folder and would be replaced; choose a folder inside it")
-    noted = _lines(target / MARKER)
-    others = [
-        path.relative_to(target).as_posix()
-        for path in files_below(target)
-        if not (path.parent == target and _is_own(path)) and not _is_noted(path, path.relative_to(target), noted)
-    ]
-    if others:
+    files = (path for path in files_below(target) if not (path.parent == target and _is_own(path)))
+    if others := _edited(target, files):
         raise OutputError(
             f"{target} would be replaced, but some of its files were added or changed after Diptych wrote it "
             f"({_some(sorted(others))}); move them, or pass another folder"
@@ -213,10 +208,8 @@ def note(path: Path, noted: Path | None = None) -> None:
 
 def refuse_edited(folder: Path, paths: Iterable[Path]) -> None:
     """Raise OutputError if files in a folder that Diptych made were added or changed after Diptych wrote them."""
-    noted = _lines(folder / MARKER)
-    others = [path for path in paths if os.path.lexists(path) and not _is_noted(path, path.relative_to(folder), noted)]
-    if others:
-        raise edited(folder, [path.relative_to(folder).as_posix() for path in others])
+    if others := _edited(folder, filter(os.path.lexists, paths)):
+        raise edited(folder, others)
 
 
 def edited(folder: Path, names: Iterable[str]) -> OutputError:
@@ -229,7 +222,7 @@ def edited(folder: Path, names: Iterable[str]) -> OutputError:
 
 def is_unedited(folder: Path, path: Path) -> bool:
     """Return True if the marker of the folder lists a file with its present content."""
-    return _is_noted(path, path.relative_to(folder), _lines(folder / MARKER))
+    return not _edited(folder, [path])
 
 
 def write_noted(folder: Path, path: Path, content: bytes) -> None:
@@ -262,6 +255,16 @@ def folder_in_cache(name: str, instead: str = "") -> Path:
         why = f"cannot make {folder}, in the user's cache: {error.strerror}"
         raise DiptychError(f"{why}; {instead}set XDG_CACHE_HOME to a folder that can be written") from error
     return folder
+
+
+def _edited(folder: Path, paths: Iterable[Path]) -> list[str]:
+    """Return the names in `folder` of files that its marker does not list with their present content."""
+    noted = _lines(folder / MARKER)
+    return [
+        name.as_posix()
+        for path, name in ((path, path.relative_to(folder)) for path in paths)
+        if not _is_noted(path, name, noted)
+    ]
 
 
 def _kind_of(folder: Path) -> str | None:
