@@ -95,7 +95,7 @@ class TrainingJob:
             if self.note and not ended:
                 tell(console, self.note)
             with resumable():
-                store = self._store()
+                store = self._store(ended)
             if ended:
                 for folder in self.folders:
                     checked_inputs(folder.path, folder.recipe, store)
@@ -135,12 +135,12 @@ class TrainingJob:
             return False
         return known == {"digest": self.digest} and (self.out / INNER).is_dir()
 
-    def _store(self) -> Store:
-        """Return all data as one store. The regions of data that is not a store are extracted first."""
+    def _store(self, ended: bool) -> Store:
+        """Return all data as one store. Regions of data that is no store are extracted, once for an `ended` run."""
         detector, features = self._regions
         stores = {
             name: store_of(
-                opened, path, self._store_of(name), detector, make_console(), features, self.options.skip_bad
+                opened, path, self._store_of(name), detector, make_console(), features, self.options.skip_bad, ended
             )
             for name, (path, opened) in self.data.items()
         }

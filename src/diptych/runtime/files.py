@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import stat
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from diptych.runtime.errors import DataError, DiptychError
 
 T = TypeVar("T")
 MARKER = ".diptych"  # the file that marks a folder as an output of Diptych
+SETTLED = 2 * 10**9  # ns; see `stamp_of`
 _LEFT = re.compile(r"\.(.+)\.diptych-(\d+)\.(partial|old)")
 
 
@@ -204,6 +206,17 @@ def checksum(path: Path) -> int:
         while count := file.readinto(buffer):
             check = zlib.crc32(memoryview(buffer)[:count], check)
     return check
+
+
+def stamp_of(path: Path) -> str:
+    """Return the size, times and inode of a file, which show that it was changed or replaced. Raises OSError.
+
+    A file that was changed in the last 2 s has another stamp at each call, because it may change again without a new
+    time.
+    """
+    now, found = time.time_ns(), path.stat()
+    stamp = f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+    return stamp if found.st_ctime_ns < now - SETTLED else f"{stamp}, at {now}"
 
 
 def sha256_of(path: Path) -> str:

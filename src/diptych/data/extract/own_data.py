@@ -108,14 +108,15 @@ def open_data(
 
 def store_of(
     opened: Store | Sequence[Record], data: Path, folder: Path, detector: str | None, console: Console,
-    features: Path | None = None, skip_bad: bool = False,
+    features: Path | None = None, skip_bad: bool = False, complete: bool = False,
 ) -> Store:  # fmt: skip
     """Return `opened` if it is a store.
 
     If it is a list of records, extract their regions into a store in `folder` first. `opened`: what `open_data`
     returned for `data`. `features`: a file or folder of precomputed regions. With `features`, `detector` must be None,
     `given`, or the folder of a model that was trained on precomputed regions. A second call resumes an interrupted
-    extraction. Raises DataError and RecipeError.
+    extraction. If the store was `complete`, it is only compared with the records, unless it was deleted. Raises
+    DataError and RecipeError.
     """
     if isinstance(opened, Store):
         return opened
@@ -140,7 +141,9 @@ def store_of(
                else f"make a store of them: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
         )  # fmt: skip
     if (folder / INDEX).is_file():
-        check_same(Store(folder), records, data, finder)
+        check_same(store := Store(folder), records, data, finder)
+        if complete:
+            return store
     done = extract_regions(records, finder, folder, console, skip_bad=skip_bad)
     store = Store(folder)
     splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))

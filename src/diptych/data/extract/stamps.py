@@ -21,7 +21,7 @@ from diptych.core import Record, Regions
 from diptych.data.extract.extract import is_another
 from diptych.data.store.store import Store, halved, iterate
 from diptych.runtime.errors import DataError
-from diptych.runtime.files import saved_json, write_atomically
+from diptych.runtime.files import saved_json, stamp_of, write_atomically
 from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.given import GivenRegions
@@ -102,8 +102,7 @@ def _stamp(path: Path | None) -> str:
     """Return the stamp of a file, or of the archive that contains it. A link has the stamp of its target."""
     for file in () if path is None else (path, *path.parents):
         with suppress(OSError):
-            stat = file.stat()
-            return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
+            return stamp_of(file)
     return ""
 
 
