@@ -136,7 +136,7 @@ class TrainingJob:
         return known == {"digest": self.digest} and (self.out / INNER).is_dir()
 
     def _store(self, ended: bool) -> Store:
-        """Return all data as one store. Regions of data that is no store are extracted, once for an `ended` run."""
+        """Return all data as one store, for which regions are extracted first, unless the run `ended`."""
         detector, features = self._regions
         stores = {
             name: store_of(

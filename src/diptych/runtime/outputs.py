@@ -259,12 +259,8 @@ def folder_in_cache(name: str, instead: str = "") -> Path:
 
 def _edited(folder: Path, paths: Iterable[Path]) -> list[str]:
     """Return the names in `folder` of files that its marker does not list with their present content."""
-    noted = _lines(folder / MARKER)
-    return [
-        name.as_posix()
-        for path, name in ((path, path.relative_to(folder)) for path in paths)
-        if not _is_noted(path, name, noted)
-    ]
+    noted, names = _lines(folder / MARKER), [path.relative_to(folder) for path in paths]
+    return [name.as_posix() for name in names if not _is_noted(folder / name, name, noted)]
 
 
 def _kind_of(folder: Path) -> str | None:
