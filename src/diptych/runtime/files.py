@@ -214,9 +214,9 @@ def stamp_of(path: Path) -> str:
     A file that was changed in the last 2 s has another stamp at each call, because it may change again without a new
     time.
     """
-    now, found = time.time_ns(), path.stat()
-    stamp = f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
-    return stamp if found.st_ctime_ns < now - SETTLED else f"{stamp}, at {now}"
+    now, file = time.time_ns(), path.stat()
+    stamp = f"{file.st_size} {file.st_mtime_ns} {file.st_ctime_ns} {file.st_ino}"
+    return stamp if file.st_ctime_ns < now - SETTLED else f"{stamp}, at {now}"
 
 
 def sha256_of(path: Path) -> str:
