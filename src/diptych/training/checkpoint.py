@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from diptych.runtime.errors import CheckpointError, TrainingError
-from diptych.runtime.files import aside, parse_json, replacing, sha256_of, sha256_of_json, text_of
+from diptych.runtime.files import aside, parse_json, replacing, sha256_of, sha256_of_json, sweep, text_of
 from diptych.runtime.weight_files import write_weights
 
 STATE = "state.json"
@@ -141,8 +141,9 @@ def read_state(folder: Path) -> dict[str, Any]:
 def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
     """Return the latest undamaged checkpoint (None if no step was saved yet), and a warning for each damaged one.
 
-    Raises CheckpointError if all checkpoints are damaged.
+    What interrupted saves left is removed. Raises CheckpointError if all checkpoints are damaged.
     """
+    sweep(root)
     warnings: list[str] = []
     for step in reversed(steps_in(root)):
         try:

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from diptych.runtime.devices import Precision, autocast, choose_device, torch_unchanged
 from diptych.runtime.errors import CheckpointError, RecipeError, Stopped, TrainingError, counted, nearest
-from diptych.runtime.files import sweep
 from diptych.runtime.terminal import make_console
 from diptych.training import checkpoint as checkpoints
 from diptych.training.auto import chosen_precision, with_auto_micro_batch
@@ -323,7 +322,6 @@ class TrainerRun:
 
     def _resume(self, console: Console) -> int | None:
         if self.ranks.first:
-            sweep(self.root)
             saved, warnings = checkpoints.load_latest(self.root)
             warn(console, warnings)
             step = self.ranks.from_first(saved.step if saved is not None else None)

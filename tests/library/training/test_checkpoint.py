@@ -11,12 +11,12 @@ import torch
 from rich.console import Console
 
 from diptych.runtime.errors import CheckpointError, TrainingError
-from diptych.runtime.files import sweep
 from diptych.training import checkpoint as checkpoints
 from diptych.training.checkpoint import (
     Checkpoint,
     folder_of,
     load,
+    load_latest,
     mean_of,
     prune,
     save,
@@ -151,7 +151,7 @@ def test_leftovers_are_swept(tmp_path):
     save(tmp_path, made())
     (tmp_path / ".step-00000004.diptych-99999999.partial").mkdir()
     (tmp_path / ".step-00000004.diptych-99999999.partial" / "model.safetensors").write_bytes(b"half")
-    sweep(tmp_path)
+    load_latest(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
 
 
