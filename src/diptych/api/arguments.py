@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
 from diptych.runtime.arguments import check_path, check_type, shown_value
+from diptych.runtime.configs import value_of
 from diptych.runtime.errors import DiptychError, RecipeError, about_argument, nearest
 
 P = ParamSpec("P")
@@ -121,9 +122,5 @@ def _quoted(value: str) -> str:
 
     A value that is not JSON is a text. An empty value becomes `...`.
     """
-    if not value:
-        return "..."
-    try:
-        return repr(json.loads(value))
-    except ValueError:
-        return json.dumps(value)
+    read = value_of(value)
+    return (json.dumps(read) if isinstance(read, str) else repr(read)) if value else "..."
