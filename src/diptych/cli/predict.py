@@ -124,8 +124,7 @@ def _ask(
     """Send the requests to a model or a service, and print the answers or write them to a file."""
     interface, refuse = spec.required_interface, Failures(names)
     boxed = _has_box(interface)
-    fields = [{**one, "model": server and model} for one in fields]
-    requests = [_request(interface, one) for one in fields]
+    requests = [_request(interface, {**one, "model": server and model}) for one in fields]
     pictures = find_images(names, refuse)
     refuse_inputs(out, pictures)
     if server is not None:
@@ -137,7 +136,7 @@ def _ask(
         predictor = _opened(spec, requests, model, features, computing)
         answers = _from_model(spec, predictor, pictures, requests, show if interface.explains else None, refuse)
     if show is not None and boxed:
-        title, drawn = " ".join(map(str, fields[0].values())), ShownFolder(show)
+        title, drawn = " ".join(interface.texts(requests[0])), ShownFolder(show)
         answers = (_draw_box(answer, title, drawn) for answer in answers)
     count = len(pictures) * len(fields)
     if count > 1 and not (out is None and sys.stdout.isatty()):  # on a terminal, the answers show the progress

@@ -200,7 +200,10 @@ class TrainerRun:
     def _step(self, parts: list[BatchPart], rate: float, following: BatchPart | None) -> StepReport:
         self.unread.append(self.stepper.run(self.step, parts, rate, following))
         self.step += 1
-        report = self._read(self._due_now())
+        training = self.training
+        report = self._read(
+            any(map(self._due, (training.log_every, training.validate_every, training.checkpoint_every)))
+        )
         if report.stop:
             self._read(all_of_it=True)
         return report
@@ -226,10 +229,6 @@ class TrainerRun:
             report = self.unread.pop(0).read()
             self.losses |= report.losses
         return report
-
-    def _due_now(self) -> bool:
-        config = self.training
-        return any(map(self._due, (config.log_every, config.validate_every, config.checkpoint_every)))
 
     def _advice(self) -> str:
         kept = self._kept("kept").capitalize()
