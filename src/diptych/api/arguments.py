@@ -12,7 +12,8 @@ from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
 from diptych.runtime.arguments import check_path, check_type, shown_value
-from diptych.runtime.errors import DiptychError, RecipeError, nearest
+from diptych.runtime.configs import value_of
+from diptych.runtime.errors import DiptychError, RecipeError, about_argument, nearest
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -75,7 +76,8 @@ def texts_of(name: str, value: object) -> list[str]:
 def check_features(features: object) -> None:
     """Raise RecipeError unless the argument `features` is None or an existing path."""
     if features is not None:
-        check_path("features", features, "a file or folder of region features", RecipeError, there=True)
+        with about_argument("features"):
+            check_path("features", features, "a file or folder of region features", RecipeError, there=True)
 
 
 def python_errors(call: Callable[P, T]) -> Callable[P, T]:
@@ -120,9 +122,5 @@ def _quoted(value: str) -> str:
 
     A value that is not JSON is a text. An empty value becomes `...`.
     """
-    if not value:
-        return "..."
-    try:
-        return repr(json.loads(value))
-    except ValueError:
-        return json.dumps(value)
+    read = value_of(value)
+    return (json.dumps(read) if isinstance(read, str) else repr(read)) if value else "..."

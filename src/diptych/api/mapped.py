@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import repeat
 from typing import Any, TypeVar
 
 import torch
@@ -19,10 +18,12 @@ from diptych.runs.folder import ModelFolder
 from diptych.runtime.arguments import check_type
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.tasks import TaskSpec
-from diptych.tasks.interface import require_text
+from diptych.tasks.interface import TaskRequest, require_text
 from diptych.tasks.run import unread
 
 T = TypeVar("T")
+Predict = Callable[[Sequence[Record], Sequence[Any]], Sequence[Any]]  # (records, their texts) -> the model's answers
+Made = Callable[[Any, Any, dict[str, Any]], T]  # (answer, record, fields such as labels) -> result
 
 
 class Mapped(HasFolder):
@@ -47,7 +48,7 @@ class Mapped(HasFolder):
         results.warn_unread(unread(self.predictor.tokens, listed, query_words(self.predictor)))
         return listed
 
-    def _asked(self, spec: TaskSpec, images: Any, texts: Any, made: Callable[[Any, Any, dict[str, Any]], T]) -> Any:
+    def _asked(self, spec: TaskSpec, images: Any, texts: Any, made: Made[T]) -> Any:
         """Answer a request for each pair of image and text. `made(answer, request, fields)` makes the result."""
         kind = spec.required_interface.request
         field = next(name for name, form in spec.required_interface.forms.items() if form.argument)
@@ -59,37 +60,36 @@ class Mapped(HasFolder):
 
         return self._mapped(spec, images, texts, answer, made)
 
-    def _mapped(
-        self, spec: TaskSpec | None, images: Any, texts: Any,
-        answer: Callable[[Sequence[Record], Sequence[Any]], Sequence[Any]],
-        made: Callable[[Any, Any, dict[str, Any]], T],
-    ) -> Any:  # fmt: skip
+    def _requested(self, spec: TaskSpec, images: Any, request: TaskRequest, made: Made[T]) -> Any:
+        """Answer the same request for each image."""
+
+        def answer(items: Sequence[Record], _: object) -> Sequence[Any]:
+            return self.predictor.answers(spec, [(item, request) for item in items])
+
+        return self._mapped(spec, images, None, answer, made)
+
+    def _mapped(self, spec: TaskSpec | None, images: Any, texts: Any, answer: Predict, made: Made[T]) -> Any:
         """Compute results in batches.
 
         A single image and text give one result. Lists give a list, and iterators give an iterator.
         """
         if spec is not None:
             self.predictor.check(spec)  # an invalid request must raise its error before images are opened
-        one, single = is_one(images), texts is None or isinstance(texts, str)
+        computed = self._computed(spec, images, texts, answer, made)
+        if isinstance(texts, Iterator) or (isinstance(images, Iterator) and not is_one(images)):
+            return computed  # an open file is an iterator too, but one image
+        return next(computed) if is_one(images) and _is_single(texts) else list(computed)
 
-        def computed() -> Iterator[T]:
-            seen, warned = self._seen([(None, images)]) if one else [], False
-            each = repeat(images, 1) if one and single else repeat(images) if one else iter(images)
-            pairs = (
-                zip(each, repeat(texts) if single else texts, strict=False) if one or single else paired(each, texts)
-            )
-            for batch in batches(enumerate(pairs)):
-                looked = seen * len(batch) if one else self._seen([(number, image) for number, (image, _) in batch])
-                warned = warned or results.warn_unfamiliar(looked)
-                if spec is not None:
-                    words = [text for _, (_, text) in batch if isinstance(text, str)]
-                    results.warn_unread(self.predictor.unread(spec, words))
-                answers = answer([record for record, _ in looked], [text for _, (_, text) in batch])
-                yield from (made(result, *about) for result, about in zip(answers, looked, strict=True))
-
-        if isinstance(texts, Iterator) or (isinstance(images, Iterator) and not one):  # an open file is an iterator
-            return computed()
-        return next(computed()) if one and single else list(computed())
+    def _computed(self, spec: TaskSpec | None, images: Any, texts: Any, answer: Predict, made: Made[T]) -> Iterator[T]:
+        seen, warned = self._seen([(None, images)]) if is_one(images) else [], False
+        for batch in batches(enumerate(_pairs(images, texts))):
+            words = [text for _, (_, text) in batch]
+            looked = seen * len(batch) or self._seen([(number, image) for number, (image, _) in batch])
+            warned = warned or results.warn_unfamiliar(looked)
+            if spec is not None:
+                results.warn_unread(self.predictor.unread(spec, [text for text in words if isinstance(text, str)]))
+            answers = answer([record for record, _ in looked], words)
+            yield from (made(result, *about) for result, about in zip(answers, looked, strict=True))
 
     def _seen(self, images: Sequence[tuple[int | None, Any]]) -> list[tuple[Record, dict[str, Any]]]:
         """Return for each (index, image) the record with regions, and fields of its result, such as labels."""
@@ -119,3 +119,17 @@ class Mapped(HasFolder):
             "size": tuple(regions.size),
             "image": results.thumbnail(opened) if isinstance(opened, Tensor) else record.image and str(record.image),
         }
+
+
+def _is_single(texts: object) -> bool:
+    return texts is None or isinstance(texts, str)
+
+
+def _pairs(images: Any, texts: Any) -> Iterable[tuple[Any, Any]]:
+    """Return (image, text) for each result. A single image goes with each text, and a single text with each image."""
+    one, single = is_one(images), _is_single(texts)
+    if one and single:
+        return [(images, texts)]
+    if one:
+        return ((images, text) for text in texts)
+    return ((image, texts) for image in images) if single else paired(images, texts)

@@ -112,13 +112,10 @@ class Model(Mapped):
         request = validated(CAPTION.required_interface.request, given, "caption")
         self.predictor.check(CAPTION, request)
 
-        def write(items: Sequence[Record], _: object) -> Sequence[Any]:
-            return self.predictor.answers(CAPTION, [(item, request) for item in items])
-
         def made(answer: Any, _: object, fields: dict[str, Any]) -> Caption:
             return Caption.of(answer.text, score=answer.score, others=answer.others, **fields)
 
-        return self._mapped(CAPTION, images, None, write, made)
+        return self._requested(CAPTION, images, request, made)
 
     def explain(self, image: OneImage, caption: str) -> Explained:
         """Return the influence of each region on each word of a caption.
@@ -207,25 +204,19 @@ class Model(Mapped):
             reason = None if answer.rationale is None else best(rationales, answer.rationales, answer.rationale)
             return best(answers, answer.answers, answer.answer, rationale=reason, **fields)
 
-        def choose(items: Sequence[Record], _: object) -> Sequence[Any]:
-            return self.predictor.answers(VCR, [(item, request) for item in items])
-
-        return self._mapped(VCR, images, None, choose, made)
+        return self._requested(VCR, images, request, made)
 
     def predict(self, task: str, images: Any, **request: Any) -> Any:
         """Return the answer of any task, in the form in which the service sends it: `predict("vqa", image,
         question="...")`."""
-        interface = find_task(task).required_interface
-        message = validated(interface.request, request, task)
-        self.predictor.check(find_task(task), message)
-
-        def answer(items: Sequence[Record], _: object) -> Sequence[Any]:
-            return self.predictor.answers(find_task(task), [(item, message) for item in items])
+        spec = find_task(task)
+        message = validated(spec.required_interface.request, request, task)
+        self.predictor.check(spec, message)
 
         def made(answer: Any, record: Record, _: object) -> Any:
-            return self.predictor.message(find_task(task), answer, message, record, record.key)
+            return self.predictor.message(spec, answer, message, record, record.key)
 
-        return self._mapped(find_task(task), images, None, answer, made)
+        return self._requested(spec, images, message, made)
 
     @python_errors
     def search(self, query: str, images: Any, *, top_k: int = 12, rerank: Model | None = None) -> Hits:

@@ -30,6 +30,7 @@ from diptych.runtime.plugins import load_plugins
 from diptych.runtime.terminal import make_console
 from diptych.tasks import TASKS, TaskSpec, find_task
 from diptych.tasks.scores import Score, Scores
+from diptych.tasks.spec import Gain
 
 
 @python_errors
@@ -87,39 +88,38 @@ def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | Non
     """Do the same as `compare`, with errors that name command-line options."""
     _check_task(task)
     folders = [open_folder(first, "first"), open_folder(second, "second")]
-    names = [folder.task(task).name for folder in folders]
-    spec = find_task(names[0])
-    if names[0] != names[1] or spec.scoring.gain is None:
-        able = ", ".join(name for name, spec in TASKS.items() if spec.scoring.gain is not None and not spec.pretrains)
-        raise RecipeError(
-            f"found models for {names[0]} and {names[1]}, expected both for the same task, one of {able}: pass "
-            "--task, or evaluate each model by itself"
-        )
+    spec, gain_of = _shared_task(*(folder.task(task).name for folder in folders))
     alike = folders[0].contract == folders[1].contract  # if True, regions are extracted only once, for both models
     given = Options(skip_bad=skip_bad)
     with ExitStack() as stack:
         stores = [
             stack.enter_context(scored_store(data, one, given, split, spec, alone=True)) for one in folders[: 2 - alike]
         ]
-        predicted = [
-            predict(model, store, split, task, console=make_console())
-            for model, store in zip(folders, 2 * stores, strict=False)
-        ]
-        trained_on = [
-            leakage(model.seen, store, store.split(split)).text
-            for model, store in zip(folders, 2 * stores, strict=False)
-        ]
+        scored = list(zip(folders, 2 * stores, strict=False))
+        predicted = [predict(model, store, split, task, console=make_console()) for model, store in scored]
+        trained_on = [leakage(model.seen, store, store.split(split)).text for model, store in scored]
     by_key = [spec.by_key(one.predictions) for one in predicted]
     read = {record.key for record in predicted[1].records}
     both = [record for record in predicted[0].records if record.key in read]
     notes = [f"{name}: {seen}" for name, seen in zip("AB", trained_on, strict=True)]
     if len(both) < FEWEST:
         notes.append(f"only {counted(both, 'images')}: too few for a reliable comparison")
-    gain = spec.scoring.gain(by_key[0], by_key[1], both)
-    scores = [spec.scoring.score(one, both, None).scores for one in by_key]
-    values = [next((score.value for score in of_model if score.name == gain.name), None) for of_model in scores]
-    compared = tuple((folder.name, value) for folder, value in zip(folders, values, strict=True))
+    gain = gain_of(by_key[0], by_key[1], both)
+    values = [{one.name: one.value for one in spec.scoring.score(own, both, None).scores} for own in by_key]
+    compared = tuple((folder.name, of.get(gain.name)) for folder, of in zip(folders, values, strict=True))
     return replace(gain, notes=tuple(notes), compared=compared)
+
+
+def _shared_task(first: str, second: str) -> tuple[TaskSpec, Gain]:
+    """Return the task of both models, and how to compute its gain. Raises RecipeError if there is none."""
+    spec = find_task(first)
+    if first == second and spec.scoring.gain is not None:
+        return spec, spec.scoring.gain
+    able = ", ".join(name for name, spec in TASKS.items() if spec.scoring.gain is not None and not spec.pretrains)
+    raise RecipeError(
+        f"found models for {first} and {second}, expected both for the same task, one of {able}: pass "
+        "--task, or evaluate each model by itself"
+    )
 
 
 def _check_task(task: object) -> None:

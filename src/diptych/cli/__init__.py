@@ -23,7 +23,6 @@ from diptych.runtime.terminal import columns, printable
 __all__ = ["TaskVerbs", "app", "main"]
 app.info.cls = TaskVerbs
 reserve_verbs(VERBS)
-ARGUMENT = re.compile(r"^(?=(device|precision|revision|features): )")  # matches errors about these options
 HOME = re.compile(r"^((?:[\w.-]+=)?(?:onnx:|tfjs:)?)~(?=/)")  # in arguments that the shell did not expand: --out=~/runs
 STANDARD = warnings.formatwarning
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -68,10 +67,12 @@ def run_verb(arguments: list[str], debug: bool) -> int:
     except Exception as error:
         if debug:
             raise
-        known = ARGUMENT.sub("--", str(error)) if isinstance(error, DiptychError) else None
-        lines = f"diptych: {_unexpected(error) if known is None else known}".splitlines()
-        print("\n".join(map(printable, lines)), file=sys.stderr)
-        return error.exit_code if isinstance(error, DiptychError) else 1
+        if isinstance(error, DiptychError):
+            message, code = "--" * (error.argument is not None) + str(error), error.exit_code
+        else:
+            message, code = _unexpected(error), 1
+        print("\n".join(map(printable, f"diptych: {message}".splitlines())), file=sys.stderr)
+        return code
     return 0
 
 

@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -122,46 +122,63 @@ def _ask(
     out: Path | None = None, show: Path | None = None,
 ) -> None:  # fmt: skip
     """Send the requests to a model or a service, and print the answers or write them to a file."""
-    from diptych.runtime.configs import validated
-
     interface, refuse = spec.required_interface, Failures(names)
-    for value in (value for one in fields for value in one.values()):
-        "".join(value if isinstance(value, str | tuple) else "").encode()  # raises an error for a lone surrogate
-    named = partial(option_of, interface)
-    fields = [{**one, "model": server and model} for one in fields]
-    requests = [validated(interface.request, one, interface.verb, named=named) for one in fields]
+    boxed = _has_box(interface)
+    requests = [_request(interface, {**one, "model": server and model}) for one in fields]
     pictures = find_images(names, refuse)
     refuse_inputs(out, pictures)
     if server is not None:
-        shown = show if not _has_box(interface) else None
+        shown = None if boxed else show
         refuse_with_server(show=shown, features=features, device=device, precision=precision, revision=revision)
         answers = _from_server(interface, server, pictures, requests, refuse)
     else:
-        if model is None:
-            raise RecipeError(NO_MODEL)
-        from diptych.api.model import load
-
-        opened = load(model, features=features, device=device, precision=precision, revision=revision)
-        with options_named(named):
-            for request in requests:  # invalid requests must raise errors before any image is read
-                opened.predictor.check(spec, request)
-        answers = _from_model(spec, opened.predictor, pictures, requests, show if interface.explains else None, refuse)
-    lines: list[str] = []
-    if show is not None and _has_box(interface):
-        title, drawn = " ".join(map(str, fields[0].values())), ShownFolder(show)
+        computing = {"device": device, "precision": precision, "revision": revision}
+        predictor = _opened(spec, requests, model, features, computing)
+        answers = _from_model(spec, predictor, pictures, requests, show if interface.explains else None, refuse)
+    if show is not None and boxed:
+        title, drawn = " ".join(interface.texts(requests[0])), ShownFolder(show)
         answers = (_draw_box(answer, title, drawn) for answer in answers)
     count = len(pictures) * len(fields)
     if count > 1 and not (out is None and sys.stdout.isatty()):  # on a terminal, the answers show the progress
         answers = _counted(answers, count)
-    for answer in _with_warning(answers):
-        printed = [answer.line()] if as_json else _printed(interface, answer, len(fields) == 1, refuse.alone)
-        lines += printed
-        if out is None:
-            print("\n".join(printed), flush=True)
-    if out is not None and lines:
-        write_atomically(out, "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace"))
-        print(f"{counted(lines, 'lines')} in {out}")
+    single, alone = len(fields) == 1, refuse.alone
+    _write(
+        ([one.line()] if as_json else _printed(interface, one, single, alone) for one in _with_warning(answers)), out
+    )
     refuse.check(pictures)
+
+
+def _request(interface: TaskInterface, fields: dict[str, Any]) -> TaskRequest:
+    from diptych.runtime.configs import validated
+
+    for value in fields.values():
+        "".join(value if isinstance(value, str | tuple) else "").encode()  # raises an error for a lone surrogate
+    return validated(interface.request, fields, interface.verb, named=partial(option_of, interface))
+
+
+def _opened(
+    spec: TaskSpec, requests: Sequence[TaskRequest], model: str | None, features: Path | None, computing: dict[str, Any]
+) -> Predictor:
+    """Open the model. Raise an error for a request that it cannot fulfil, before any image is read."""
+    from diptych.api.model import load
+
+    if model is None:
+        raise RecipeError(NO_MODEL)
+    predictor = load(model, features=features, **computing).predictor
+    with options_named(partial(option_of, spec.required_interface)):
+        for request in requests:
+            predictor.check(spec, request)
+    return predictor
+
+
+def _write(answers: Iterable[list[str]], out: Path | None) -> None:
+    """Print the lines of each answer as it comes, or write all of them to the file `out`."""
+    if out is None:
+        for lines in answers:
+            print("\n".join(lines), flush=True)
+    elif written := list(chain.from_iterable(answers)):
+        write_atomically(out, "".join(f"{line}\n" for line in written).encode(errors="backslashreplace"))
+        print(f"{counted(written, 'lines')} in {out}")
 
 
 def _counted(answers: Iterable[TaskAnswer], count: int) -> Iterator[TaskAnswer]:

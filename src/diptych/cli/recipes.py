@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -27,26 +27,30 @@ def recipes(
     as_json: bool = Option(False, "--json", help="Print the list as one JSON array."),
 ) -> None:
     """List recipes or rows of the papers' tables, or show a recipe with all keys that `--set` can change."""
-    from diptych.systems import RECIPES, STAGED
-    from diptych.systems.catalogue import entries, row_to_json, rows, settings
+    from diptych.systems.catalogue import entries, row_to_json, rows
 
     if table is not None:
         listed_rows = rows(table, pattern or "", system, task)
         if as_json:
-            _print_array([row_to_json(row) for row in listed_rows])
+            _print_array(map(row_to_json, listed_rows))
         else:
             _print_rows(listed_rows)
         return
-    listed = entries(pattern or "", system, task)
-    if pattern in RECIPES or pattern in STAGED:
-        (entry,) = (entry for entry in listed if entry.name == pattern)
-        _print_about(entry)
-        lines = [f"  {json.dumps(key)}: {_json(value)}" for key, value in settings(pattern).items()]
-        print("{\n" + ",\n".join(lines) + "\n}")
+    listed = {entry.name: entry for entry in entries(pattern or "", system, task)}
+    if pattern in listed:
+        _print_recipe(listed[pattern])
     elif as_json:
-        _print_array([asdict(entry) for entry in listed])
+        _print_array(map(asdict, listed.values()))
     else:
-        _print_list(listed)
+        _print_list(listed.values())
+
+
+def _print_recipe(entry: CatalogueEntry) -> None:
+    from diptych.systems.catalogue import settings
+
+    _print_about(entry)
+    lines = [f"  {json.dumps(key)}: {_json(value)}" for key, value in settings(entry.name).items()]
+    print("{\n" + ",\n".join(lines) + "\n}")
 
 
 def plugins(as_json: AsJson = False) -> None:
@@ -68,7 +72,7 @@ def plugins(as_json: AsJson = False) -> None:
             raise PluginError(plugin) from plugin.error
 
 
-def _print_list(listed: Sequence[CatalogueEntry]) -> None:
+def _print_list(listed: Iterable[CatalogueEntry]) -> None:
     from rich.table import Table
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
@@ -143,7 +147,7 @@ def _reported(row: ledger.LedgerRow, task: str | None = None) -> str:
     return "; ".join(parts)
 
 
-def _print_array(values: Sequence[dict[str, Any]]) -> None:
+def _print_array(values: Iterable[dict[str, Any]]) -> None:
     print("[\n" + ",\n".join(f"  {_json(value)}" for value in values) + "\n]")
 
 

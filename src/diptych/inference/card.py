@@ -95,22 +95,23 @@ def _example(folder: ModelFolder, task: str) -> str:
 def _about(folder: ModelFolder, parameters: int, knows: str, publisher: Publisher) -> Mapping[str, str | None]:
     """Return {fact: text} for the table of facts. Facts whose text is None are left out."""
     recipe, contract = folder.recipe, folder.contract
-    imported = "the authors' checkpoint, imported" if folder.untrained else None
+    trained = None if folder.untrained else recipe
     data = publisher.data or (knows if is_drawn_world(folder) else NOT_STATED)
     return {
         "system": folder.architecture.system,
         "parameters": f"{parameters:,}",
-        "weights": imported or (f"trained by the recipe `{_plain(recipe.name)}`" if recipe is not None else NOT_STATED),
-        "training": None if recipe is None or imported else (
-            f"task {recipe.task}; up to {counted(recipe.training.steps, 'steps')} of "
-            f"{counted(recipe.training.batch, 'samples')}, "
-            f"seed {recipe.training.seed}, learning rate {recipe.optimizer.lr:g}; recipe.json has all settings"
+        "weights": "the authors' checkpoint, imported" if folder.untrained
+        else NOT_STATED if recipe is None else f"trained by the recipe `{_plain(recipe.name)}`",
+        "training": None if trained is None else (
+            f"task {trained.task}; up to {counted(trained.training.steps, 'steps')} of "
+            f"{counted(trained.training.batch, 'samples')}, "
+            f"seed {trained.training.seed}, learning rate {trained.optimizer.lr:g}; recipe.json has all settings"
         ),
         "data": data,
-        "splits": None if recipe is None or imported else (
-            f"trained on `{_plain(recipe.data.split)}`"
-            + (f" ({counted(recipe.data.records, 'records')} of it)" if recipe.data.records else "")
-            + f", weights chosen on `{_plain(recipe.data.validation)}`"
+        "splits": None if trained is None else (
+            f"trained on `{_plain(trained.data.split)}`"
+            + (f" ({counted(trained.data.records, 'records')} of it)" if trained.data.records else "")
+            + f", weights chosen on `{_plain(trained.data.validation)}`"
         ),
         "detector": f"{_plain(contract.extractor)}; {len(contract.class_names)} classes; "
         + f"regions: {_plain(contract.selection)}"

@@ -9,7 +9,7 @@ from diptych.core.folders import packaged
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runtime.arguments import check_path, check_type, path_of
 from diptych.runtime.devices import choose_device, choose_prediction, torch_unchanged
-from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.errors import CheckpointError, RecipeError, about_argument
 from diptych.runtime.plugins import load_plugins
 
 MODEL = "a model folder, the folder of a run, user/name on the hub, a loaded model, or a Run"
@@ -44,11 +44,13 @@ def open_folder(
     check_path(name, model, "a model folder, the folder of a run, or user/name on the hub", CheckpointError)
     for argument, given in {"device": device, "precision": precision}.items():
         check_type(argument, given, str, "a name such as 'auto'", RecipeError)
-    chosen = choose_device(device, "device")
+    with about_argument("device"):
+        chosen = choose_device(device, "device")
     load_plugins()
     path = packaged(path_of(model))
     if revision is not None and path.exists():
-        raise RecipeError(f"revision: found {revision!r}, but {model} is a folder; leave out the revision")
+        with about_argument("revision"):
+            raise RecipeError(f"revision: found {revision!r}, but {model} is a folder; leave out the revision")
     if not path.exists() and not path.is_absolute() and str(model).count("/") == 1:
         from diptych.inference.hub import fetch
 
@@ -56,7 +58,9 @@ def open_folder(
     if not path.exists():
         raise CheckpointError(f"no model at {path}; pass a model folder, the folder of a run, or user/name on the hub")
     opened = open_model(path)
-    return opened.on(chosen, *choose_prediction(precision, chosen, opened.architecture.config.width))
+    with about_argument(None if precision == "auto" else "precision"):  # "auto" may be $DIPTYCH_PRECISION
+        computed_in = choose_prediction(precision, chosen, opened.architecture.config.width)
+    return opened.on(chosen, *computed_in)
 
 
 def folder_or(reference: Any) -> Any:

@@ -150,17 +150,10 @@ class Predictor:
             raise UnsupportedError(str(error)) from error
 
     def search(
-        self,
-        query: str,
-        pictures: str | Path,
-        cache: Path | None = None,
-        progress: Progress | None = None,
-        shortlist: int | None = None,
-        by: Predictor | None = None,
-        gallery: str | None = None,
-        most: int | None = None,
+        self, query: str, pictures: str | Path, cache: Path | None = None, progress: Progress | None = None,
+        shortlist: int | None = None, by: Predictor | None = None, gallery: str | None = None, most: int | None = None,
         keep: float = 0.0,
-    ) -> Searched:
+    ) -> Searched:  # fmt: skip
         """Rank all images below a folder by how well they match the query. Unreadable images are reported.
 
         `cache`: the folder where regions are stored (default: in the user's cache folder). `shortlist`: the number of
@@ -187,6 +180,26 @@ class Predictor:
         Raises DataError for an image that cannot be read. If `refused` is given, unreadable images are skipped, and
         `refused(picture, error)` is called for each of them.
         """
+        refuse, architecture = refused or _raise, self.folder.architecture
+        seen: list[Record] = []
+        blank = self.folder.recipe is not None and not self.folder.recipe.data.images  # True for blind baselines
+        for number, record in sorted(self._detected(pictures, refuse).items()):
+            regions = record.regions
+            assert regions is not None
+            if architecture.config.needs_regions and not len(regions):
+                unusable = DataError(
+                    f"no region was detected, and {architecture.system} needs one; lower the score threshold of the "
+                    "detector (diptych extract --region-selection), or pass an image that shows more",
+                    key=record.key,
+                )
+                refuse(pictures[number], unusable)
+                continue
+            first = regions.first(architecture.config.max_regions)
+            seen.append(replace(record, regions=first.blank() if blank else first))
+        return seen
+
+    def _detected(self, pictures: Sequence[AnyPicture], refuse: Refused) -> dict[int, Record]:
+        """Return {index: record with all its regions} of the images that can be read."""
         records: dict[int, Record] = {}
         opened: list[tuple[int, Record, Picture]] = []
         for number, picture in enumerate(pictures):
@@ -200,30 +213,18 @@ class Predictor:
                     given = self.detector.detect([], [record])[0]
                     records[number] = replace(record, regions=given, size=given.size)
             except DataError as error:
-                if refused is None:
-                    raise
-                refused(picture, error)
+                refuse(picture, error)
         if opened:
             regions = self.detector.detect([picture for _, _, picture in opened], [record for _, record, _ in opened])
             pixels = self.folder.recipe.pixels if self.folder.recipe is not None else None
             for (number, record, picture), detected in zip(opened, regions, strict=True):
                 read = detected if pixels is None else replace(detected, pixels=pixels.read(picture))
                 records[number] = replace(record, regions=read, size=detected.size)
-        most = self.folder.architecture.config.max_regions
-        needs = self.folder.architecture.config.needs_regions
-        for number in [n for n, one in records.items() if needs and (one.regions is None or not len(one.regions))]:
-            unusable = DataError(
-                f"no region was detected, and {self.folder.architecture.system} needs one; lower the score threshold "
-                "of the detector (diptych extract --region-selection), or pass an image that shows more",
-                key=records.pop(number).key,
-            )
-            if refused is None:
-                raise unusable
-            refused(pictures[number], unusable)
-        ordered = (records[number] for number in sorted(records))
-        seen = [(record, record.regions.first(most)) for record in ordered if record.regions is not None]
-        blank = self.folder.recipe is not None and not self.folder.recipe.data.images  # True for blind baselines
-        return [replace(record, regions=regions.blank() if blank else regions) for record, regions in seen]
+        return records
+
+
+def _raise(_: object, error: DataError) -> None:
+    raise error
 
 
 def _record(picture: AnyPicture, number: int) -> Record:

@@ -72,17 +72,10 @@ class Searcher(Protocol):
 
 
 def search(
-    predictor: Searcher,
-    query: str,
-    pictures: Path,
-    cache: Path | None = None,
-    progress: Progress | None = None,
-    shortlist: int | None = None,
-    by: Searcher | None = None,
-    gallery: str | None = None,
-    most: int | None = None,
+    predictor: Searcher, query: str, pictures: Path, cache: Path | None = None, progress: Progress | None = None,
+    shortlist: int | None = None, by: Searcher | None = None, gallery: str | None = None, most: int | None = None,
     keep: float = 0.0,
-) -> Searched:
+) -> Searched:  # fmt: skip
     """Rank the images below a folder by how well they match a text.
 
     For the arguments see `Predictor.search`. Each image is read once: its regions are cached by the content of its
@@ -97,14 +90,7 @@ def search(
     if by is not None:
         by.folder.accept(predictor.detector.contract, folder)
     ranker, show = by or predictor, progress or _silent
-    place = (pictures, folder, gallery)
-    scan = ranker.scans.get(place)
-    if scan is None or time.monotonic() >= scan.until:
-        vectors = None if scan is None or gallery is None else scan.vectors
-        scan = _scan(RegionCache(predictor.detector, folder, show), ranker, pictures, gallery, vectors, keep)
-        ranker.scans.clear()
-        if keep:
-            ranker.scans[place] = scan
+    scan = _scan(RegionCache(predictor.detector, folder, show), ranker, pictures, gallery, keep)
     images, contents = scan.images, scan.contents
     if scan.vectors is None:
         records = images.records(list(images.paths), predictor.folder)
@@ -134,19 +120,27 @@ class ScannedFolder:
     until: float  # time.monotonic() until which no new scan is needed
 
 
-def _scan(
-    images: RegionCache, ranker: Searcher, pictures: Path, gallery: str | None, vectors: VectorStore | None, keep: float
-) -> ScannedFolder:
-    """List the images of the folder. For a two-tower model, also compute the vectors of new images."""
-    begun = time.monotonic()
+def _scan(images: RegionCache, ranker: Searcher, pictures: Path, gallery: str | None, keep: float) -> ScannedFolder:
+    """List the images of the folder, unless its last scan still counts.
+
+    For a two-tower model, also compute the vectors of new images.
+    """
+    place, begun = (pictures, images.folder, gallery), time.monotonic()
+    last = ranker.scans.get(place)
+    if last is not None and begun < last.until:
+        return last
+    ranker.scans.clear()
     contents, refused = read_contents(pictures, images.folder)
     for path, content in contents.items():
         images.paths.setdefault(content, []).append(path)
     if can_match(ranker.folder.model):
         return ScannedFolder(contents, refused, images, None, [], begun)
-    vectors = vectors or open_vectors(gallery, images.folder, _maker(ranker))
+    known = None if last is None or gallery is None else last.vectors
+    vectors = known or open_vectors(gallery, images.folder, _maker(ranker))
     encoded, ended = _encoded(ranker, images, vectors), time.monotonic()
-    return ScannedFolder(contents, refused, images, vectors, encoded, ended + keep * (ended - begun))
+    made = ScannedFolder(contents, refused, images, vectors, encoded, ended + keep * (ended - begun))
+    ranker.scans |= {place: made} if keep else {}
+    return made
 
 
 class RegionCache:

@@ -21,7 +21,7 @@ import contextlib
 import os
 import re
 import traceback
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -36,9 +36,14 @@ SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # plural -> singula
 
 
 class DiptychError(Exception):
-    """Base class of all errors of Diptych. The command line prints its message without a traceback."""
+    """Base class of all errors of Diptych. The command line prints its message without a traceback.
+
+    `argument`: the Python argument whose name begins the message, if it has an option on the command line, which then
+    begins the message with that option.
+    """
 
     exit_code = 1
+    argument: str | None = None
 
     def _render_traceback_(self) -> list[str]:
         """Return what a notebook (IPython) shows: the lines outside of Diptych, the message, and what caused it."""
@@ -119,6 +124,16 @@ class GalleryError(ServingError):
 
 class Terminated(BaseException):  # `except Exception` must not catch it
     """Raised on SIGTERM outside of training. As with Ctrl-C, finished work is kept. The exit code is 75."""
+
+
+@contextlib.contextmanager
+def about_argument(name: str | None) -> Iterator[None]:
+    """Note in an error of the `with` block that its message begins with the name of this argument."""
+    try:
+        yield
+    except DiptychError as error:
+        error.argument = name
+        raise
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str | None = None) -> str:

@@ -85,19 +85,11 @@ class BigramClassifier:
         for epoch in range(EPOCHS):
             self.network.train()
             for rows in torch.split(torch.randperm(len(learnt)), BATCH)[:left]:
-                some = [learnt[row] for row in rows.tolist()]
-                wanted = torch.zeros(len(some), len(self.classes))
-                for at, (_, target) in enumerate(some):
-                    wanted[at, list(target)] = torch.tensor(list(target.values()))
-                loss = nn.functional.cross_entropy(
-                    self._logits([text for text, _ in some]), wanted / wanted.sum(1, keepdim=True)
-                )
                 optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
+                self._loss([learnt[row] for row in rows.tolist()]).backward()  # type: ignore[no-untyped-call]  # untyped
                 optimizer.step()
                 left -= 1
-            given = self._best([text for text, _ in held])
-            right = sum(target.get(number, 0.0) for number, (_, target) in zip(given, held, strict=True))
+            right = self._right(held)
             if right > best:
                 best, since = right, epoch
                 kept = {name: value.clone() for name, value in self.network.state_dict().items()}
@@ -105,6 +97,18 @@ class BigramClassifier:
                 break
         self.network.load_state_dict(kept)
         self.network.eval()
+
+    def _loss(self, items: Sequence[tuple[Sequence[str], Mapping[int, float]]]) -> Float[Tensor, ""]:
+        wanted = torch.zeros(len(items), len(self.classes))
+        for at, (_, target) in enumerate(items):
+            wanted[at, list(target)] = torch.tensor(list(target.values()))
+        logits = self._logits([text for text, _ in items])
+        return nn.functional.cross_entropy(logits, wanted / wanted.sum(1, keepdim=True))
+
+    def _right(self, items: Sequence[tuple[Sequence[str], Mapping[int, float]]]) -> float:
+        """Return the sum of the targets of the most probable classes."""
+        given = self._best([text for text, _ in items])
+        return sum(target.get(number, 0.0) for number, (_, target) in zip(given, items, strict=True))
 
     def _logits(self, texts: Sequence[Sequence[str]]) -> Float[Tensor, "N classes"]:
         rows = [[self.grams.get(gram, 0) for gram in text] or [0] for text in texts]

@@ -25,13 +25,13 @@ from diptych.objectives.settings import Objectives
 from diptych.runtime.configs import derive
 from diptych.runtime.decoding import decoding_field
 from diptych.runtime.devices import Precision, predicting
-from diptych.runtime.errors import DataError, UnsupportedError, counted
+from diptych.runtime.errors import UnsupportedError, counted
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.baselines import best_blind_caption, caption_ceiling, most_frequent_caption
 from diptych.tasks.influence import weigh_words
 from diptych.tasks.run import encode
-from diptych.tasks.scores import Baselines, ItemScore, Score, Scores, score_of
+from diptych.tasks.scores import Baselines, ItemScore, Score, Scores, present, score_of
 from diptych.tasks.self_critical import SelfCriticalObjectives
 from diptych.tasks.spec import LIKELIHOOD, Small, TaskScoring, TaskSpec, TaskTraining
 
@@ -75,9 +75,7 @@ class Captioning:
 
     def score(self, predictions: Sequence[dict[str, Any]], records: Sequence[Record]) -> dict[str, float]:
         """Return BLEU-1 to 4, ROUGE-L and CIDEr, all times 100, over the records that have captions."""
-        references = references_of(records)
-        if not references:
-            raise DataError("no record has captions to score against; choose another split with --split")
+        references = present(references_of(records), "captions to score against")
         written = {p["key"]: p["caption"] for p in predictions}
         scores = caption_scores({key: written[key] for key in references}, references)
         return {name: 100 * score for name, score in scores.items()}

@@ -23,7 +23,7 @@ from diptych.runtime.errors import DataError
 from diptych.tasks import interface
 from diptych.tasks.answers import Answers, outside_notes
 from diptych.tasks.baselines import text_probabilities
-from diptych.tasks.scores import Baselines, Score, Scores, score_of
+from diptych.tasks.scores import Baselines, Score, Scores, present, score_of
 from diptych.tasks.spec import Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 from diptych.tasks.verdicts import Judged, Verdicts, VerdictTask
 
@@ -78,9 +78,7 @@ class Labels(Verdicts):
         self, predicted: Mapping[str, Any], records: Iterable[Record]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], list[str]]:
         """Return probabilities (items, classes), right classes and image keys of all items with a known label."""
-        known = self.known(records)
-        if not known:
-            raise DataError(f"no record has {self.noun} with labels to score; choose another split with --split")
+        known = present(self.known(records), f"{self.noun} with labels to score")
         given = [predicted[one.key] for _, one in known]
         labels = sorted({one.label for _, one in known}.union(*given))
         chances = np.array([[one.get(label, 0.0) for label in labels] for one in given], dtype=np.float64)

@@ -165,37 +165,39 @@ def can_match(model: Any) -> bool:
 
 
 def rankings(
-    gallery: RetrievalGallery,
-    table: Table,
-    pictures: Sequence[int] | None = None,
-    captions: Sequence[int] | None = None,
-    among: tuple[Cells, Cells] | None = None,
-) -> list[dict[str, Any]]:
+    gallery: RetrievalGallery, table: Table, pictures: Sequence[int] | None = None,
+    captions: Sequence[int] | None = None, among: tuple[Cells, Cells] | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
     """Rank the gallery for each query. In the results, `rank` is the position of the first right result, from 0.
 
     `pictures` and `captions` are the indices of the queries (None: all). `among`, from a shortlist, has the captions
     that are ranked for each image, and the images that are ranked for each caption.
     """
-    results = []
-    for row in range(len(gallery.keys)) if pictures is None else pictures:
-        scores = _kept(np.asarray(table[row]), None if among is None else among[0][row])
-        right = partial(gallery.right_captions, row)
-        best = [gallery.captions[at] for at in _best(scores, right(gallery.equals))]
-        first: dict[str, Any] = {"first": [caption.key for caption in best]}
-        first |= {"first_ids": [caption.id for caption in best]} if any(caption.id for caption in best) else {}
-        ranks = _ranks(gallery, scores, right)
-        key = gallery.keys[row]
-        results.append({"key": key, "asks": "captions", **ranks, **first, "picture": key})
-    for column in range(len(gallery.captions)) if captions is None else captions:
-        caption = gallery.captions[column]
-        scores = _kept(np.asarray(table[:, column]), None if among is None else among[1][column])
-        right = partial(gallery.right_pictures, column)
-        keys = [gallery.keys[at] for at in _best(scores, right(gallery.equals))]
-        ranks = _ranks(gallery, scores, right)
-        query = {"picture": gallery.keys[caption.picture], "caption": caption.text}
-        query |= {"caption_id": caption.id} if caption.id else {}
-        results.append({"key": caption.key, "asks": "pictures", **ranks, "first": keys, **query})
-    return results
+    pictures = range(len(gallery.keys)) if pictures is None else pictures
+    captions = range(len(gallery.captions)) if captions is None else captions
+    to_captions, to_pictures = among or (None, None)
+    return [
+        *(_captions_for(gallery, row, _kept(table[row], to_captions, row)) for row in pictures),
+        *(_pictures_for(gallery, at, _kept(table[:, at], to_pictures, at)) for at in captions),
+    ]
+
+
+def _captions_for(gallery: RetrievalGallery, row: int, scores: NDArray[np.float64]) -> dict[str, Any]:
+    key, right = gallery.keys[row], partial(gallery.right_captions, row)
+    best = [gallery.captions[at] for at in _best(scores, right(gallery.equals))]
+    first: dict[str, Any] = {"first": [caption.key for caption in best]}
+    if any(caption.id for caption in best):
+        first["first_ids"] = [caption.id for caption in best]
+    return {"key": key, "asks": "captions", **_ranks(gallery, scores, right), **first, "picture": key}
+
+
+def _pictures_for(gallery: RetrievalGallery, column: int, scores: NDArray[np.float64]) -> dict[str, Any]:
+    caption, right = gallery.captions[column], partial(gallery.right_pictures, column)
+    keys = [gallery.keys[at] for at in _best(scores, right(gallery.equals))]
+    query = {"picture": gallery.keys[caption.picture], "caption": caption.text}
+    if caption.id:
+        query["caption_id"] = caption.id
+    return {"key": caption.key, "asks": "pictures", **_ranks(gallery, scores, right), "first": keys, **query}
 
 
 def _ranks(
@@ -210,11 +212,13 @@ def _ranks(
     return {"rank": rank} | ({"other_rank": other} if other != rank else {})
 
 
-def _kept(scores: NDArray[np.float32], among: NDArray[np.int64] | None) -> NDArray[np.float64]:
+def _kept(scores: NDArray[np.float32], among: Cells | None, query: int) -> NDArray[np.float64]:
+    """Return the scores of a query, with -inf for results that are not ranked for it."""
+    every = np.asarray(scores).astype(np.float64)
     if among is None:
-        return scores.astype(np.float64)
-    kept = np.full(len(scores), -np.inf)
-    kept[among] = scores[among]
+        return every
+    kept = np.full(len(every), -np.inf)
+    kept[among[query]] = every[among[query]]
     return kept
 
 

@@ -37,12 +37,12 @@ def recall_scores(
         chosen = [p for p in predictions if p["asks"] == asks]
         if not chosen:
             raise DataError(f"no query for {asks} was scored, so there is no recall of {asks}; raise --queries")
-        about = [p["picture"] for p in chosen]
         masks, place = rights[asks]
+        ranks = [p["rank"] for p in chosen]
         right = [int(masks(place[p["key"]], gallery.equals).sum()) for p in chosen]
-        figures.append((RECALLS[asks], [p["rank"] for p in chosen], [p.get("other_rank", p["rank"]) for p in chosen]))
+        figures.append((RECALLS[asks], ranks, [p.get("other_rank", p["rank"]) for p in chosen]))
         of = round(gallery.shape[asks == "captions"] / folds)
-        scores += recalls_of(asks, [p["rank"] for p in chosen], about, right, of)
+        scores += recalls_of(asks, ranks, [p["picture"] for p in chosen], right, of)
     pictures, captions = gallery.shape
     held = f"{counted(pictures, 'images')} and {counted(captions, 'captions')}"
     first = f"intervals: 95%, 1,000 bootstrap resamples of images; a gallery of {held}"

@@ -17,11 +17,11 @@ from diptych.models.heads import RegionScoreHead
 from diptych.objectives import GroundExpression, Schedule, SeenRegionClass
 from diptych.objectives.settings import SeenClasses, weighed
 from diptych.runtime.devices import Precision
-from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.errors import ServingError
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.run import encode, finite
-from diptych.tasks.scores import Baselines, ItemScore, Scores, share_scores
+from diptych.tasks.scores import Baselines, ItemScore, Scores, present, share_scores
 from diptych.tasks.spec import Heads, Small, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
 FOUND = 0.5  # minimum IoU of a right box with the true box
@@ -77,9 +77,7 @@ def box_hits(predicted: dict[str, Box | None], records: Sequence[Record]) -> tup
         box = predicted[expression.key]
         right.append(float(box is not None and iou(box, expression.box) >= FOUND))
         pictures.append(record.key)
-    if not right:
-        raise DataError("no record has expressions to score; choose another split with --split")
-    return np.array(right), pictures
+    return np.array(present(right, "expressions to score")), pictures
 
 
 def expressions_of(records: Sequence[Record]) -> Iterator[tuple[Record, Expression]]:

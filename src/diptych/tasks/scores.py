@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from html import escape
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy.typing import ArrayLike
 from pydantic import TypeAdapter
@@ -14,7 +14,9 @@ from pydantic import TypeAdapter
 from diptych.core.shares import FEWEST
 from diptych.data.leakage import Leakage
 from diptych.metrics.bootstrap import Interval, bootstrap_interval, rows_by_picture
-from diptych.runtime.errors import counted, nearest
+from diptych.runtime.errors import DataError, counted, nearest
+
+Some = TypeVar("Some", bound=Sized)
 
 
 @dataclass(frozen=True, repr=False)
@@ -182,6 +184,13 @@ class Baselines:
     def score(self, name: str, interval: Interval, key: str | None = None) -> Score:
         """Build the score `name` with its baseline and ceiling, which are stored under `key` (default: `name`)."""
         return score_of(name, interval, self.blind.get(key or name), self.ceiling.get(key or name))
+
+
+def present(items: Some, what: str) -> Some:
+    """Return the items of a split, described by `what`. Raises DataError if there are none."""
+    if not items:
+        raise DataError(f"no record has {what}; choose another split with --split")
+    return items
 
 
 def score_of(name: str, interval: Interval, blind: float | None = None, ceiling: float | None = None) -> Score:

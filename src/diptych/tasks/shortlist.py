@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,20 +40,19 @@ class Shortlister:
     @classmethod
     def of(cls, records: Iterable[Record], tokens: Tokens) -> Shortlister:
         """Fit to the records that have regions and captions. Raises DataError if no record has both."""
-        inputs, sentences = [], []
-        for record in records:
-            if record.regions is not None and len(record.regions) and record.captions:
-                inputs.append(_features(record))
-                sentences.append({word for caption in record.captions for word in tokens.encode(caption)})
-            if len(inputs) == MOST:
-                break
-        if not inputs:
+        usable = (one for one in records if one.regions is not None and len(one.regions) and one.captions)
+        chosen = [(_features(record), record.captions) for record in islice(usable, MOST)]
+        if not chosen:
             raise DataError("a shortlist needs training images with captions, found none; leave out --shortlist")
+        sentences = [{word for text in captions for word in tokens.encode(text)} for _, captions in chosen]
         counts = Counter(word for words in sentences for word in words)
         known = sorted(word for word, count in counts.items() if 1 < count < len(sentences)) or sorted(counts)
         columns = {word: place for place, word in enumerate(known)}
         rarity = np.log((1 + len(sentences)) / np.array([counts[word] for word in known]))
-        features, words = np.stack(inputs), np.stack([_bag(text, columns, rarity) for text in sentences])
+        features, words = (
+            np.stack([one for one, _ in chosen]),
+            np.stack([_bag(text, columns, rarity) for text in sentences]),
+        )
         mean, deviation = features.mean(0), features.std(0) + 1e-6
         scaled = _standard(features, mean, deviation)
         square = scaled.T @ scaled + PENALTY * len(scaled) * np.eye(scaled.shape[1])

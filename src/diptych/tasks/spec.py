@@ -23,6 +23,9 @@ SAMPLED = 1000  # warnings count at most the first 1,000 records, so that large 
 Prediction = Mapping[str, Any]
 Predict = Callable[[Task], Sequence[Prediction]]  # task -> predictions of a model for a fixed set of records
 Predicted = Mapping[str, Any]  # {key of a query: result}
+Gain = Callable[
+    [Predicted, Predicted, Sequence[Record]], Score
+]  # score of the second predictions minus that of the first
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,7 @@ class TaskScoring:
     # (records to score, training records) -> baselines and ceilings.
     baselines: Callable[[Sequence[Record], Sequence[Record]], Baselines] | None = None
     baseline_regions: int = 0  # number of training records whose regions a baseline needs
-    # Score of the second predictions minus that of the first.
-    gain: Callable[[Predicted, Predicted, Sequence[Record]], Score] | None = None
+    gain: Gain | None = None
     # Computes the optional scores with these names, METEOR or SPICE, times 100.
     extra_scores: Callable[[Predicted, Sequence[Record], Sequence[str]], list[Score]] | None = None
     # Groups predictions by query; default: {key of the query: the field `key`}.

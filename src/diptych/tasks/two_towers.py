@@ -29,7 +29,7 @@ from diptych.runtime.weight_files import read_weights, write_weights
 from diptych.tasks.matching import FIRST, CaptionTask
 from diptych.tasks.recall import equal_notes, rank_row, recalls_of
 from diptych.tasks.run import encode, predict_records
-from diptych.tasks.scores import Scores
+from diptych.tasks.scores import Scores, present
 from diptych.tasks.shortlist import shortlist
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
@@ -197,21 +197,19 @@ def _ranks(
 
     Raises DataError if there are no captions.
     """
-    texts = [each for each in predictions if each["key"] != PICTURE]
-    if not texts:
-        raise DataError("no record has captions to search with; choose another split with --split")
+    texts = present([each for each in predictions if each["key"] != PICTURE], "captions to search with")
     captioned = {each["picture"] for each in texts}
     pictures = [each for each in predictions if each["key"] == PICTURE and each["picture"] in captioned]
-    place = {each["picture"]: number for number, each in enumerate(pictures)}
+    keys = [each["picture"] for each in pictures]
+    place = {key: number for number, key in enumerate(keys)}
     owners = [place[each["picture"]] for each in texts]
     # In NumPy, because validation runs under autocast, in which torch would multiply in bf16.
     table = np.array([p["vector"] for p in pictures]) @ np.array([t["vector"] for t in texts]).T
     words = {f"{one.key}#{number}": text for one in records for number, text in enumerate(one.captions)}
     captions = [words.get(each["key"], each["key"]) for each in texts]
     known = {one.key: one.content for one in records}
-    contents: list[Hashable] = [known.get(each["picture"], each["picture"]) for each in pictures]
+    contents: list[Hashable] = [known.get(key, key) for key in keys]
     both = retrieval_ranks(table, owners, captions, contents), retrieval_ranks(table, owners)
-    keys = [one["picture"] for one in pictures]
     first = [[keys[at] for at in column] for column in np.argsort(-table, 0, kind="stable")[:FIRST].T.tolist()]
     queries = [(one["key"], one["picture"], hits) for one, hits in zip(texts, first, strict=True)]
     return *both, owners, captions, contents, queries

@@ -14,10 +14,10 @@ from torch import Tensor
 from diptych.core import Batch, Question, Record, Sample
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.bootstrap import paired_interval, rows_by_picture
-from diptych.runtime.errors import DataError, counted
+from diptych.runtime.errors import counted
 from diptych.tasks.baselines import BlindAnswers, learnt_answers, stronger
 from diptych.tasks.run import encode, finite
-from diptych.tasks.scores import Baselines, ItemScore, Score, Scores, score_of, share_scores
+from diptych.tasks.scores import Baselines, ItemScore, Score, Scores, present, score_of, share_scores
 from diptych.tasks.spec import TaskOptions, TaskScoring
 
 
@@ -65,9 +65,7 @@ class Verdicts:
 
     def hits(self, predicted: Mapping[str, Any], records: Sequence[Record]) -> tuple[NDArray[np.float64], list[str]]:
         """Return 1.0 (right) or 0.0 for each sentence with a known class, and the keys of their images."""
-        known = self.known(records)
-        if not known:
-            raise DataError(f"no record has {self.noun} to score; choose another split with --split")
+        known = present(self.known(records), f"{self.noun} to score")
         right = [float(predicted[one.key] == one.label) for _, one in known]
         return np.array(right), [picture for picture, _ in known]
 

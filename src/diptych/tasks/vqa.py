@@ -22,7 +22,7 @@ from diptych.models.heads import SlotAnswerHead, WordHead, answer_probabilities
 from diptych.objectives import AnswerQuestion, Schedule, SeenRegionClass
 from diptych.objectives.settings import SeenClasses, weighed
 from diptych.runtime.devices import predicting
-from diptych.runtime.errors import DataError, RecipeError, counted
+from diptych.runtime.errors import RecipeError, counted
 from diptych.runtime.verbs import TASK_VERBS
 from diptych.tasks import interface
 from diptych.tasks.answers import UNKNOWN, Answers, answered_questions, outside_notes, rule_notes
@@ -30,7 +30,7 @@ from diptych.tasks.baselines import vqa_baselines
 from diptych.tasks.calibration import FEWEST, Calibration, fit_temperature
 from diptych.tasks.influence import weigh_answer
 from diptych.tasks.run import encode, finite
-from diptych.tasks.scores import Baselines, ItemScore, Score, Scores, score_of
+from diptych.tasks.scores import Baselines, ItemScore, Score, Scores, present, score_of
 from diptych.tasks.spec import Heads, Predict, Small, TaskOptions, TaskScoring, TaskSpec, TaskTraining, TrainingRecords
 
 LIKELIEST = 5  # number of answers in a response
@@ -150,16 +150,11 @@ def score_vqa(
     vqa_scores(predictions, questions)  # raises an error if a question has no prediction
     unanswered = sum(not question.answers for record in records for question in record.questions)
     right = np.array([answer_accuracy(predictions[question.key], question.answers) for question in questions])
-    groups: dict[str, tuple[str | None, list[int]]] = {"accuracy": ("all", [*range(len(questions))])}
-    for kind in dict.fromkeys(question.kind for question in questions):
-        groups[f"accuracy {kind}"] = kind, [at for at, one in enumerate(questions) if one.kind == kind]
     openings = [first_words(question.text) for question in questions]
     begun = Counter(openings)
     usual = {words: count for words, count in begun.most_common(FIRST_WORDS) if count >= FEWEST}
-    for words in usual if len(begun) > 1 else ():
-        groups[f"accuracy of {words}"] = None, [at for at, opening in enumerate(openings) if opening == words]
     scores = []
-    for name, (known, chosen) in groups.items():
+    for name, known, chosen in _groups([one.kind for one in questions], openings, usual if len(begun) > 1 else ()):
         interval = bootstrap_interval(rows_by_picture(right[chosen], [pictures[at] for at in chosen]))
         scores.append(baselines.score(name, interval, known))
     listed = ", ".join(f"{words} {count:,}" for words, count in usual.items())
@@ -176,6 +171,20 @@ def score_vqa(
     return Scores("vqa", tuple(scores), len(set(pictures)), len(questions), coverage, notes, rows=rows)
 
 
+def _groups(
+    kinds: Sequence[str], openings: Sequence[str], usual: Iterable[str]
+) -> Iterator[tuple[str, str | None, list[int]]]:
+    """Yield each score's name, the name of its baseline, and the indices of its questions.
+
+    `kinds`, `openings`: of each question. `usual`: the openings that have a score.
+    """
+    yield "accuracy", "all", [*range(len(kinds))]
+    for kind in dict.fromkeys(kinds):
+        yield f"accuracy {kind}", kind, [at for at, one in enumerate(kinds) if one == kind]
+    for words in usual:
+        yield f"accuracy of {words}", None, [at for at, one in enumerate(openings) if one == words]
+
+
 def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Sequence[Record]) -> Score:
     """Return the difference in accuracy, second minus first, with a paired bootstrap interval over images."""
     pictures, questions = zip(*_scorable(records), strict=True)
@@ -188,10 +197,8 @@ def vqa_gain(first: Mapping[str, str], second: Mapping[str, str], records: Seque
 
 def _scorable(records: Sequence[Record]) -> list[tuple[str, Question]]:
     """Return (image, question) for each question with reference answers. Raises DataError if no question has them."""
-    scorable = [(record.key, question) for record in records for question in record.questions if question.answers]
-    if not scorable:
-        raise DataError("no record has questions with answers to score; choose another split with --split")
-    return scorable
+    answered = [(record.key, question) for record in records for question in record.questions if question.answers]
+    return present(answered, "questions with answers to score")
 
 
 def _build(given: TaskOptions) -> Vqa:

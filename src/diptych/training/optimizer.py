@@ -1,7 +1,7 @@
 """Parameter groups, optimizers, learning rate schedules and gradient clipping."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -96,28 +96,30 @@ def parameter_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[st
     Raises RecipeError if a prefix matches no parameter, or if all parameters are frozen.
     """
     bare = set() if config.decay_biases_and_norms else _biases_and_norms(module)
-    names = [name for name, p in module.named_parameters() if p.requires_grad]
+    trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     turning = config.muon_params if config.kind == "muon" else ()
-    empty = {name for name, part in module.named_modules() if isinstance(part, nn.ModuleList) and not len(part)}
-    for key, prefix in [
-        *(("lr_multipliers", one) for one in config.lr_multipliers),
-        *(("muon_params", one) for one in turning),
-    ]:
-        if not any(name.startswith(prefix) for name in names) and prefix.removesuffix(".") not in empty:
-            tops = {name.rsplit(".", depth)[0] for name in names for depth in range(1, name.count(".") + 1)}
-            raise RecipeError(f"optimizer.{key}: no trained parameter starts with {prefix!r}: {nearest(prefix, tops)}")
+    _check_prefixes("lr_multipliers", config.lr_multipliers, module, trained)
+    _check_prefixes("muon_params", turning, module, trained)
     groups: dict[tuple[float, float, bool], list[nn.Parameter]] = {}
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad:
-            decay = 0.0 if name in bare else config.weight_decay
-            turned = parameter.ndim > 1 and name.startswith(turning)
-            groups.setdefault((_multiplier(name, config.lr_multipliers), decay, turned), []).append(parameter)
+    for name, parameter in trained.items():
+        decay = 0.0 if name in bare else config.weight_decay
+        turned = parameter.ndim > 1 and name.startswith(turning)
+        groups.setdefault((_multiplier(name, config.lr_multipliers), decay, turned), []).append(parameter)
     if not groups:
         raise RecipeError("nothing to train: every parameter of the model is frozen")
     return [
         {"params": params, MULTIPLIER: multiplier, "weight_decay": decay, ORTHOGONAL: turned}
         for (multiplier, decay, turned), params in groups.items()
     ]
+
+
+def _check_prefixes(key: str, prefixes: Iterable[str], module: nn.Module, trained: Collection[str]) -> None:
+    """Raise RecipeError for a prefix of no trained parameter, unless it names an empty list of layers."""
+    empty = {name for name, part in module.named_modules() if isinstance(part, nn.ModuleList) and not len(part)}
+    for prefix in prefixes:
+        if not any(name.startswith(prefix) for name in trained) and prefix.removesuffix(".") not in empty:
+            tops = {name.rsplit(".", depth)[0] for name in trained for depth in range(1, name.count(".") + 1)}
+            raise RecipeError(f"optimizer.{key}: no trained parameter starts with {prefix!r}: {nearest(prefix, tops)}")
 
 
 def _multiplier(name: str, groups: Mapping[str, float]) -> float:

@@ -140,10 +140,7 @@ class Stepper:
         names = sorted(parts[0].counts)
         counts = dict(zip(names, self.ranks.sum([sum(p.counts[n] for p in parts) for n in names]), strict=True))
         weights = {name: update.weights.get(name, 1.0) for name in names}
-        if len(self.targets) < (first := min(FIRST_STEPS, self.training.steps)):
-            self.targets.append(any(counts.values()) or any(part.held for part in parts))
-            if len(self.targets) == first and not any(self.targets):
-                raise_without_targets(update, first)
+        self._check_targets(update, any(counts.values()) or any(part.held for part in parts))
         # DDP averages gradients over ranks. The factor `world` turns the mean into a sum, which is divided by the total
         # count.
         scales = {n: weights[n] * self.ranks.world / counts[n] for n in names if counts[n] > 0}
@@ -168,6 +165,14 @@ class Stepper:
             self.optimizer.zero_grad(set_to_none=True)
         pending.examples = list(getattr(update, "examples", ()))
         return pending
+
+    def _check_targets(self, update: Update, there: bool) -> None:
+        """Raise an error if none of the first steps had targets."""
+        first = min(FIRST_STEPS, self.training.steps)
+        if len(self.targets) < first:
+            self.targets.append(there)
+            if len(self.targets) == first and not any(self.targets):
+                raise_without_targets(update, first)
 
     def trial(self) -> None:
         """Run a forward and a backward pass to find out whether a micro-batch fits into memory.
@@ -248,12 +253,14 @@ class Stepper:
         kind = torch.float32 if device.type == "mps" else torch.float64
         nothing = torch.zeros((), device=device)
         own = [[s[n] if n in s and p.counts[n] else nothing for n in names] for s, p in zip(sums, parts, strict=True)]
-        rows = torch.stack([one.to(kind) for row in own for one in row]).view(len(parts), -1) if names else nothing
         stops = to_device([float(self.stop.requested)], device, kind)
-        totals = torch.cat([sum(rows[1:], rows[0]), stops]) if names else stops
+        rows = stops.new_zeros(len(parts), 0)
+        if names:
+            rows = torch.stack([one.to(kind) for row in own for one in row]).view(len(parts), -1)
+        totals = torch.cat([sum(rows[1:], rows[0]), stops])
         if self.ranks.world > 1:
             distributed.all_reduce(totals)
-        numbers = torch.cat([totals, norm.to(totals)[None], rows.flatten() if names else stops[:0]])
+        numbers = torch.cat([totals, norm.to(totals)[None], rows.flatten()])
         keys = [part.keys for part in parts]
         if device.type != "cuda":
             return PendingPass(place, names, list(sums[0]), keys, numbers)

@@ -66,20 +66,10 @@ class Result:
 
 
 def train(
-    module: nn.Module,
-    updates: Updates,
-    batches: Batches[Any],
-    *,
-    optimizer: OptimizerConfig,
-    training: TrainingConfig,
-    folder: Path,
-    validate: Validate | None = None,
-    score: str | None = None,
-    fingerprint: str = "",
-    console: Console | None = None,
-    begin: Callable[[], None] | None = None,
-    on_log: OnLog | None = None,
-) -> Result:
+    module: nn.Module, updates: Updates, batches: Batches[Any], *, optimizer: OptimizerConfig, training: TrainingConfig,
+    folder: Path, validate: Validate | None = None, score: str | None = None, fingerprint: str = "",
+    console: Console | None = None, begin: Callable[[], None] | None = None, on_log: OnLog | None = None,
+) -> Result:  # fmt: skip
     """Train `module` in place. If `folder` has checkpoints, resume from the latest.
 
     `validate(module, step)` returns scores; training maximises the value named `score`. Resuming requires the same
@@ -122,6 +112,7 @@ class TrainerRun:
     history: list[Validation] = field(default_factory=list)
     losses: dict[str, float] = field(default_factory=dict)  # latest value of each loss since the previous log line
     unread: list[PendingStep] = field(default_factory=list)
+    logged: tuple[int, float] = (0, 0.0)  # step and time.monotonic() of the previous log line, or of the start
     ended: bool = False  # True: `on_log` ended the run
 
     def prepare(self, updates: Updates, batches: Batches[Any]) -> None:
@@ -183,7 +174,7 @@ class TrainerRun:
         return f"the checkpoint of step {self.saved} is {state}" if self.saved else "no checkpoint was saved yet"
 
     def _steps(self, parts: Iterator[BatchPart], log: Log | None) -> None:
-        since, done = time.monotonic(), self.step
+        self.logged = self.step, time.monotonic()
         of_steps = by_step(parts, len(self.stepper.mine), ahead=self.ranks.device.type == "cuda")
         while not self._finished():
             rate = learning_rate(self.config, self.step, self.training.steps, self.training.batch)
@@ -191,32 +182,45 @@ class TrainerRun:
             for part in mine:  # unreadable records that loader processes found are added to those of this process
                 getattr(self.stepper.batches, "corrupt", {}).update(part.left_out)
             try:
-                self.unread.append(self.stepper.run(self.step, mine, rate, following))
-                self.step += 1
-                report = self._read(self._due_now())
-                if report.stop:
-                    self._read(all_of_it=True)
+                report = self._step(mine, rate, following)
             except TrainingError as error:
                 raise TrainingError(f"{error}. {self._advice()}") from error
             if self.ema is not None:
                 self.ema.update(self.step)
             scores = self._validate() if self._due(self.training.validate_every) else None
-            if (due := scores is not None or self._due(self.training.log_every)) and log is not None:
-                now = time.monotonic()
-                speed = (self.step - done) * self.training.batch / max(now - since, 1e-9)
-                since, done = now, self.step
-                numbers = (self.step, self.losses, report.total, rate, report.gradient_norm, speed)
-                line = LogLine(*numbers, scores, report.examples or None, self.stepper.epoch(self.step))
-                log.write(line)
-                self.losses = {}
-            if due and self.on_log is not None:
-                self.ended = self.ranks.from_first(log is not None and self.on_log(flat_line(line)) is False)
+            if scores is not None or self._due(self.training.log_every):
+                self._log(log, report, rate, scores)
             if scores is not None or self._due(self.training.checkpoint_every) or report.stop or self.ended:
                 self._save(log)
             if report.stop and not self._finished():
                 raise Stopped(
                     f"stopped after step {self.step} of {self.training.steps}; the same command resumes {self.folder}"
                 )
+
+    def _step(self, parts: list[BatchPart], rate: float, following: BatchPart | None) -> StepReport:
+        self.unread.append(self.stepper.run(self.step, parts, rate, following))
+        self.step += 1
+        training = self.training
+        report = self._read(
+            any(map(self._due, (training.log_every, training.validate_every, training.checkpoint_every)))
+        )
+        if report.stop:
+            self._read(all_of_it=True)
+        return report
+
+    def _log(self, log: Log | None, report: StepReport, rate: float, scores: dict[str, float] | None) -> None:
+        """Write a line on the first rank, the one with a log. `on_log` may end the run, on all ranks."""
+        goes_on = True
+        if log is not None:
+            (done, since), now = self.logged, time.monotonic()
+            speed = (self.step - done) * self.training.batch / max(now - since, 1e-9)
+            numbers = (self.step, self.losses, report.total, rate, report.gradient_norm, speed)
+            line = LogLine(*numbers, scores, report.examples or None, self.stepper.epoch(self.step))
+            log.write(line)
+            self.logged, self.losses = (self.step, now), {}
+            goes_on = self.on_log is None or self.on_log(flat_line(line)) is not False
+        if self.on_log is not None:
+            self.ended = self.ranks.from_first(not goes_on)
 
     def _read(self, all_of_it: bool) -> StepReport:
         """Read the numbers of finished steps (with `all_of_it`, of the current step too). Return the latest report."""
@@ -225,10 +229,6 @@ class TrainerRun:
             report = self.unread.pop(0).read()
             self.losses |= report.losses
         return report
-
-    def _due_now(self) -> bool:
-        config = self.training
-        return any(map(self._due, (config.log_every, config.validate_every, config.checkpoint_every)))
 
     def _advice(self) -> str:
         kept = self._kept("kept").capitalize()

@@ -236,3 +236,9 @@ def test_an_unknown_argument_raises_an_error_with_the_most_similar_names(call: A
     message = r"finetune\(\) has no argument 'recepie'; did you mean recipe" if similar else "'recepie'; known: "
     with pytest.raises(TypeError, match=message):
         call("model", "data", recepie="x")
+
+
+def test_a_path_that_has_an_options_name_stays_a_path(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("features").mkdir()
+    assert run_verb(["score", "features", "--references", "features"], debug=False) == 1
+    assert capsys.readouterr().err.startswith("diptych: features: cannot be read (Is a directory)")

@@ -8,10 +8,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 
 from diptych.cli import run_verb
+from diptych.inference import drawing
+from diptych.inference.drawing import draw_box
 from diptych.systems import find_recipe
 from tests.support import zygote
 from tests.support.service import make_model, picture
@@ -100,11 +104,19 @@ def test_a_name_that_is_not_utf_8_loses_no_answer(photos: Path, model: str) -> N
     assert names == ["photos/blue.png", "photos/green.png", os.fsdecode(b"photos/red\xff.png")]
 
 
-def test_boxes_are_drawn_only_when_asked_for(photos: Path, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_boxes_are_drawn_only_when_asked_for(photos: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    titles: list[str] = []
+
+    def draw(picture: Any, box: Any, title: str) -> Image.Image:
+        titles.append(title)
+        return draw_box(picture, box, title)
+
+    monkeypatch.setattr(drawing, "draw_box", draw)
     assert run_verb(["ground", "photos/red.png", "the dog", "--model", model], debug=False) == 0
     assert [path.name for path in photos.parent.iterdir()] == ["photos"]
     assert run_verb(["ground", "photos", "the dog", "--model", model, "--show", "shown"], debug=False) == 0
     assert sorted(path.stem for path in Path("shown").glob("*.png")) == list(COLOURS)
+    assert titles == ["the dog"] * len(COLOURS)
 
 
 @pytest.mark.parametrize(

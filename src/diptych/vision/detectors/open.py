@@ -46,10 +46,7 @@ def open_detector(
     default. `report` is called with a line for each setting that was inferred or assumed. Raises RecipeError for an
     unknown name, and for an option that the detector does not take.
     """
-    if (name == GIVEN) != (features is not None):
-        raise RecipeError("--detector given and --features PATH belong together: pass both, or neither")
-    if boxes not in (None, "whole") or (boxes is not None and features is None):
-        raise RecipeError(f"--boxes {boxes}: expected --boxes whole, for features without boxes (--features PATH)")
+    _check_features(name, features, boxes)
     given = {"--features": features, "--weights": weights, "--region-selection": select, "--boxes": boxes,
              "--set": tuple(settings) or None, "--backbone": backbone, "--class-names": class_names}  # fmt: skip
     path = fetched(name) if name.startswith(HUB) else packaged(Path(name))
@@ -68,6 +65,13 @@ def open_detector(
     return open_requested(request, given, files or name.startswith(HUB))
 
 
+def _check_features(name: str, features: Path | None, boxes: str | None) -> None:
+    if (name == GIVEN) != (features is not None):
+        raise RecipeError("--detector given and --features PATH belong together: pass both, or neither")
+    if boxes not in (None, "whole") or (boxes is not None and features is None):
+        raise RecipeError(f"--boxes {boxes}: expected --boxes whole, for features without boxes (--features PATH)")
+
+
 def with_image_feature(detector: Detector, backbone: str | None) -> Detector:
     """Add a feature of the whole image, computed by `backbone`: a name, or the folder of a grid detector.
 
@@ -77,14 +81,9 @@ def with_image_feature(detector: Detector, backbone: str | None) -> Detector:
 
 
 def keep_detector(
-    name: str,
-    out: Path,
-    weights: Path | None = None,
-    backbone: str | None = None,
-    settings: Sequence[str] = (),
-    class_names: Path | None = None,
-    images: Path | None = None,
-) -> list[str]:
+    name: str, out: Path, weights: Path | None = None, backbone: str | None = None, settings: Sequence[str] = (),
+    class_names: Path | None = None, images: Path | None = None,
+) -> list[str]:  # fmt: skip
     """Write the detector `name` (a name or a weights file) to the folder `out`.
 
     `images`: a folder of photographs on which to draw regions.

@@ -87,7 +87,7 @@ class FeatureFiles:
         if self.exact.setdefault(bare, place) is not place:
             return
         for known, form in zip(self._loose, _looser(bare), strict=True):
-            if form is not None:
+            if form:
                 known[form] = None if form in known else place  # None: ambiguous, because several names have this form
 
     def of(self, record: Record) -> Place:
@@ -97,23 +97,18 @@ class FeatureFiles:
         so on), the file name, the file name in lower case, and the number in a COCO name. Raises NoFeatures if no name
         is found. Raises DataError if one of the last three names matches several features.
         """
-        parts = () if record.image is None else record.image.parts
-        paths = ("/".join(parts[first:]) for first in range(len(parts)))
-        names = [_bare(name) for name in (record.key, *paths) if name]
+        names = _names_of(record)
         for name in dict.fromkeys(names):
             if name in self.exact:
                 return self.exact[name]
-        for step, known in enumerate(self._loose):
-            for name in names:
-                form = _looser(name)[step]
-                if form is not None and form in known:
-                    place = known[form]
-                    if place is None:
-                        raise DataError(
-                            f"several features in {self.path} match {record.key!r}; name the "
-                            "features like the images, including their folders"
-                        )
-                    return place
+        forms = [_looser(name) for name in names]
+        for place in (known[of[step]] for step, known in enumerate(self._loose) for of in forms if of[step] in known):
+            if place is None:
+                raise DataError(
+                    f"several features in {self.path} match {record.key!r}; name the "
+                    "features like the images, including their folders"
+                )
+            return place
         for path, joined in self._joined:
             if joined.endswith(tuple(names)):
                 raise NoFeatures(
@@ -249,7 +244,13 @@ def _bare(name: str) -> str:
     return name
 
 
-def _looser(name: str) -> tuple[str, str, str | None]:
+def _names_of(record: Record) -> list[str]:
+    parts = () if record.image is None else record.image.parts
+    paths = ("/".join(parts[first:]) for first in range(len(parts)))
+    return [_bare(name) for name in (record.key, *paths) if name]
+
+
+def _looser(name: str) -> tuple[str, str, str]:
     last = name.rpartition("/")[2]
     number = NUMBER.fullmatch(last)
-    return last, last.lower(), None if number is None else number[1]
+    return last, last.lower(), "" if number is None else number[1]

@@ -37,10 +37,7 @@ def cfg_values(text: str) -> dict[str, str]:
         while above and above[-1][0] >= indent:
             above.pop()
         above.append((indent, key))
-        while value[:1] in ("{", "[") and not _closed(value):
-            more = next(lines, None)
-            if more is None:
-                break
+        while value[:1] in ("{", "[") and not _closed(value) and (more := next(lines, None)) is not None:
             value += " " + TAG.sub("", more).strip()
         _keep(values, _path(above), value)
     return values

@@ -187,15 +187,7 @@ def _x101(tensors: Tensors, cfg: str | None, source: str) -> Converted:
     done = Converted({}, X101Settings.usual())
     for name in tensors:
         if match := BLOB.fullmatch(name):
-            ours = "stem" if match[1] == "conv1" else f"res{match[2]}.{match[3]}.{BRANCHES[match[4]]}"
-            theirs = "res_conv1_bn" if match[1] == "conv1" else f"{match[1]}_bn"
-            weight = _convolution(tensors, name, source)
-            scale, shift = (_take(tensors, f"{theirs}_{part}", source, len(weight)) for part in "sb")
-            if (own := f"{match[1]}_b") in tensors:  # the convolution has a bias in addition to the norm
-                shift = shift + _take(tensors, own, source, len(weight)) * scale
-                done.renamed[own] = f"{ours}.bias"
-            done.fold(weight, scale, shift, ours)
-            done.renamed |= {name: f"{ours}.weight", f"{theirs}_s": f"{ours}.weight", f"{theirs}_b": f"{ours}.bias"}
+            _fold_blob(tensors, match, done, source)
         elif match := LATERAL.fullmatch(name):
             ours = f"{'inner' if match[1] else 'outer'}.{int(match[2]) - FIRST_MAP}.{BLOB_KINDS[match[3]]}"
             done.rename(name, ours, tensors[name])
@@ -204,6 +196,19 @@ def _x101(tensors: Tensors, cfg: str | None, source: str) -> Converted:
     done.settings = _x101_settings(cfg, done)
     _account(tensors, done)
     return done
+
+
+def _fold_blob(tensors: Tensors, blob: re.Match[str], done: Converted, source: str) -> None:
+    """Add a convolution of the backbone, whose name matches BLOB, with its norm folded into it."""
+    ours = "stem" if blob[1] == "conv1" else f"res{blob[2]}.{blob[3]}.{BRANCHES[blob[4]]}"
+    theirs = "res_conv1_bn" if blob[1] == "conv1" else f"{blob[1]}_bn"
+    weight = _convolution(tensors, blob[0], source)
+    scale, shift = (_take(tensors, f"{theirs}_{part}", source, len(weight)) for part in "sb")
+    if (own := f"{blob[1]}_b") in tensors:  # the convolution has a bias in addition to the norm
+        shift = shift + _take(tensors, own, source, len(weight)) * scale
+        done.renamed[own] = f"{ours}.bias"
+    done.fold(weight, scale, shift, ours)
+    done.renamed |= {blob[0]: f"{ours}.weight", f"{theirs}_s": f"{ours}.weight", f"{theirs}_b": f"{ours}.bias"}
 
 
 def _x101_settings(cfg: str | None, done: Converted) -> X101Settings:

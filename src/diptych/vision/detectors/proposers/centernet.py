@@ -204,8 +204,7 @@ class CenternetProposer(GraphProposer):
         weights = {name.removeprefix("tower_0/"): array for name, array in graph.weights.items()}
         readers = {name.removeprefix("tower_0/"): node for node in graph.nodes.values() for name in node.input}
         try:
-            (place,) = (node for node in graph.nodes.values() if node.op == "Placeholder")
-            sizes = [int(axis["size"]) for axis in place.attr["shape"]["shape"]["dim"]]
+            sizes = graph.input_sizes
             if sizes[1:] != [sizes[1], sizes[1], 3] or not 32 <= sizes[1] <= 2048 or sizes[1] % 32:
                 raise ValueError(f"found an input of {sizes}, expected (batch, side, side, 3)")
             shape = CenternetShape(sizes[1], len(weights["CenternetHead/centernet_cls_output/biases"]))

@@ -136,23 +136,7 @@ class NanodetProposer(GraphProposer):
         other = next((node for node in graph.nodes.values() if node.op not in KNOWN), None)
         if other is not None:
             raise CheckpointError(f"{graph.source} is not NanoDet-g: it has the operation {other.op}; pass NanoDet-g")
-        biases = {one: node.input for node in graph.nodes.values() if node.op == "Add" for one in node.input[:1]}
-        pairs: list[tuple[Node, Tensor, Tensor]] = []
-        for number in range(sum(node.op == "Conv2D" for node in graph.nodes.values())):
-            name = "PartitionedCall/convolution" + (f"_{number}" if number else "")
-            node, inputs = graph.nodes.get(name), biases.get(name, [])
-            try:
-                assert node is not None
-                weights, added = graph.weights[node.input[1]], graph.weights[inputs[1]]
-                if (
-                    weights.ndim != 4
-                    or added.shape != weights.shape[3:]
-                    or weights.dtype.kind + added.dtype.kind != "ff"
-                ):
-                    raise IndexError
-            except (AssertionError, IndexError, KeyError):
-                raise CheckpointError(f"{graph.source} is not NanoDet-g: {name} has no kernel or bias") from None
-            pairs.append((node, torch.from_numpy(weights).permute(3, 2, 0, 1), torch.from_numpy(added)))
+        pairs = _convolutions(graph)
         shape = _shape_of(graph, [kernel for _, kernel, _ in pairs])
         with torch.device("meta"):  # a meta tensor takes no memory, and the file's sizes are not checked yet
             network = Nanodet(shape)
@@ -166,11 +150,27 @@ class NanodetProposer(GraphProposer):
         return shape, tensors
 
 
+def _convolutions(graph: TfjsGraph) -> list[tuple[Node, Tensor, Tensor]]:
+    """Return the node, kernel and bias of each convolution, in order. Raises CheckpointError."""
+    biases = {one: node.input for node in graph.nodes.values() if node.op == "Add" for one in node.input[:1]}
+    pairs: list[tuple[Node, Tensor, Tensor]] = []
+    for number in range(sum(node.op == "Conv2D" for node in graph.nodes.values())):
+        name = "PartitionedCall/convolution" + (f"_{number}" if number else "")
+        try:
+            node = graph.nodes[name]
+            weights, added = graph.weights[node.input[1]], graph.weights[biases[name][1]]
+            if weights.dtype.kind + added.dtype.kind != "ff" or weights.ndim != 4 or added.shape != weights.shape[3:]:
+                raise IndexError
+        except (IndexError, KeyError):
+            raise CheckpointError(f"{graph.source} is not NanoDet-g: {name} has no kernel or bias") from None
+        pairs.append((node, torch.from_numpy(weights).permute(3, 2, 0, 1), torch.from_numpy(added)))
+    return pairs
+
+
 def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
     """Infer the sizes from the shapes of the input and of the first and last kernels. Raises CheckpointError."""
     try:
-        (place,) = (node for node in graph.nodes.values() if node.op == "Placeholder")
-        sizes = [int(axis["size"]) for axis in place.attr["shape"]["shape"]["dim"]]
+        sizes = graph.input_sizes
         count, wanted = len(kernels), 1 + sum(2 + 2 * blocks for blocks in BLOCKS) + 3 + 2 * 3
         if count != wanted:
             raise ValueError(f"found {count} convolutions, expected {wanted}")

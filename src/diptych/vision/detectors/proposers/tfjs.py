@@ -77,6 +77,12 @@ class TfjsGraph:
     weights: dict[str, npt.NDArray[Any]]
     sums: dict[str, str]
 
+    @property
+    def input_sizes(self) -> list[int]:
+        """The shape of the input. Raises KeyError, TypeError or ValueError if the graph does not describe one input."""
+        (place,) = (node for node in self.nodes.values() if node.op == "Placeholder")
+        return [int(axis["size"]) for axis in place.attr["shape"]["shape"]["dim"]]
+
 
 def named(request: str) -> tuple[Path, str]:
     """Split `tfjs:FILE#MODEL` into file and model.
