@@ -29,6 +29,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import msgspec
 import psutil
 import torch
 from torch import Tensor
@@ -178,8 +179,8 @@ def written(folder: Path, count: int) -> float:
         took = time.process_time() - began
         for number in range(own // 1000, count // 1000):
             again, name = writer._shards[number % (own // 1000)], f"shard-{number:05d}.safetensors"
-            os.link(folder / again["name"], folder / name)
-            writer._shards.append(again | {"name": name})
+            os.link(folder / again.name, folder / name)
+            writer._shards.append(msgspec.structs.replace(again, name=name))
     return own / took
 
 

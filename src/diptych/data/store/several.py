@@ -1,10 +1,13 @@
 """Read several stores as one, for pre-training in stages on named data sets."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from diptych.core import Record, Regions
 from diptych.core.contract import PARTS, Part
@@ -50,6 +53,11 @@ class SeveralStores(Store):
         number, row = self._locate(index)
         name, record = list(self.stores)[number], self._parts[number].words(row)
         return replace(record, key=f"{name}/{record.key}", split=renamed(name, record.split))
+
+    def rows_of(self, splits: Container[str]) -> npt.NDArray[np.int64]:
+        own = [{one for one in store.splits if renamed(name, one) in splits} for name, store in self.stores.items()]
+        rows = [start + store.rows_of(one) for start, store, one in zip(self._starts, self._parts, own, strict=False)]
+        return np.concatenate(rows)
 
     @cached_property
     def split_names(self) -> list[str]:

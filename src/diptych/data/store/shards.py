@@ -16,7 +16,7 @@ from torch import Tensor
 
 from diptych.runtime.errors import DataError
 
-TABLES = ("ends", "word_ends", "checks", "word_checks", "sizes")
+TABLES = ("ends", "word_ends", "checks", "word_checks", "sizes", "splits")
 PER_REGION = ("boxes", "scores", "classes", "features", "masks")
 # {tensor: (rows, type, shape of a row)}. There is one row per record, region or byte. None: any size.
 LAYOUT: dict[str, tuple[str, torch.dtype, tuple[int | None, ...]]] = {
@@ -38,6 +38,7 @@ class ShardEntry(Struct):
     name: Annotated[str, Meta(pattern=r"^shard-\d{5,9}\.safetensors\Z")]
     records: Annotated[int, Meta(ge=1, le=1_000_000)]
     check: int  # CRC-32 of the shard's tables
+    splits: Annotated[list[str], Meta(min_length=1, max_length=1_000_000)]  # names; the table `splits` has their places
 
 
 class ShardList(Struct):
@@ -46,15 +47,17 @@ class ShardList(Struct):
     shards: list[ShardEntry]
 
 
-def check_tables(tables: Mapping[str, Tensor], records: int, path: Path) -> None:
-    """Raise DataError for a table of a wrong type or shape, for end offsets that decrease, and for an image size below
-    1."""
-    _check_layout({name: tables[name] for name in TABLES}, {"records": records}, path)
+def check_tables(tables: Mapping[str, Tensor], entry: ShardEntry, path: Path) -> None:
+    """Raise DataError for a table of a wrong type or shape, for end offsets that decrease, for an image size below 1,
+    and for a split that the index does not name."""
+    _check_layout({name: tables[name] for name in TABLES}, {"records": entry.records}, path)
     for name in ("ends", "word_ends"):
         if bool((tables[name].diff(prepend=tables[name].new_zeros(1)) < 0).any()):
             raise _foreign(path, f"the values of `{name}` are not in ascending order")
     if bool((tables["sizes"] < 1).any()):
         raise _foreign(path, "an image size is below 1 pixel")
+    if not 0 <= int(tables["splits"].min()) <= int(tables["splits"].max()) < len(entry.splits):
+        raise _foreign(path, "a split is not in the index")
     _check_layout({"words": tables["words"]}, {"bytes": int(tables["word_ends"][-1])}, path)
 
 

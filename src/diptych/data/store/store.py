@@ -2,8 +2,9 @@
 
     STORE/store.json             the feature contract, the list of shards, and its own CRC-32
       shard-00000.safetensors    boxes, scores, classes, features: a row per region; whole: a row per record;
-                                 ends: the end of each record's rows; words: records as JSON; checks, word_checks:
-                                 a CRC-32 per record. The CRC-32 of these tables is in store.json
+                                 ends: the end of each record's rows; words: records as JSON; splits: the place of a
+                                 record's split in the shard's list in store.json; checks, word_checks: a CRC-32
+                                 per record. The CRC-32 of these tables is in store.json
       failures.jsonl             images that could not be extracted, with reasons
 
 A shard is written completely or not at all. An interrupted extraction resumes after the last shard.
@@ -15,38 +16,36 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.core.folders import DETECTOR
 from diptych.data.store import shards
-from diptych.data.store.caching import PickledWithoutCaches
 from diptych.data.store.record_json import record_from_json, record_to_json
+from diptych.data.store.shard import Shard, with_image
 from diptych.data.store.shards import LAYOUT, PER_REGION, TABLES, ShardEntry, ShardList
 from diptych.data.store.tensor_file import tensor_file
 from diptych.runtime.configs import first_problem, of_json
 from diptych.runtime.errors import DataError, Terminated
-from diptych.runtime.files import check_name, parse_json, refuse_endless, sha256_of_json, text_of, write_atomically
+from diptych.runtime.files import check_name, parse_json, sha256_of_json, text_of, write_atomically
 from diptych.vision.detectors.weights import check_detector
 from diptych.vision.features.profile import refuse_other_features
 
 INDEX, FAILURES = "store.json", "failures.jsonl"
-FORMAT = 2  # version of a store's format; version 1 had no checksums of words and tables
+FORMAT = 3  # version of a store's format; version 2 had no table of splits
 
 
 class Store:
@@ -62,9 +61,9 @@ class Store:
         self.folder = folder
         self.contract, self.shards = _read_index(folder)
         self.hides_images = False
-        self._join([_Shard(folder / one.name, one.records, one.check) for one in self.shards])
+        self._join([Shard(folder / one.name, one) for one in self.shards])
 
-    def _join(self, parts: Sequence[_Shard | Store]) -> None:
+    def _join(self, parts: Sequence[Shard | Store]) -> None:
         self._parts, self._starts = parts, np.cumsum([0, *map(len, parts)])
 
     @property
@@ -113,8 +112,14 @@ class Store:
 
     def split(self, name: str) -> list[int]:
         """Return the indices of the records of a split, or of several splits, such as `cc+sbu`."""
-        names = splits_in(name)
-        return [i for i, split in enumerate(self.split_names) if split in names][: self.limits.get(name)]
+        found: list[int] = self.rows_of(splits_in(name))[: self.limits.get(name)].tolist()
+        return found
+
+    def rows_of(self, splits: Container[str]) -> npt.NDArray[np.int64]:
+        """Return the indices of the records of these splits, in order."""
+        starts = self._starts[:-1].tolist()
+        own = [start + part.rows_of(splits) for start, part in zip(starts, self._parts, strict=True)]
+        return np.concatenate([np.zeros(0, np.int64), *own])
 
     @cached_property
     def split_names(self) -> list[str]:
@@ -162,7 +167,7 @@ class StoreWriter:
         assert record.regions is not None, record.key
         if record.key in self.done:
             raise DataError("the store already has this key; give each record its own key", key=record.key)
-        words = _words(_with_image(record, lambda image: os.path.relpath(image, self.folder)))
+        words = _words(with_image(record, lambda image: os.path.relpath(image, self.folder)))
         self.done[record.key] = record.image
         self._pending.append((halved(record), words))
         if len(self._pending) == self.records_per_shard:
@@ -177,20 +182,21 @@ class StoreWriter:
         """Pass the pending records to the writing thread. If it failed to write the previous shard, raise its error."""
         records, self._pending = self._pending, []
         columns = _columns(*zip(*records, strict=True)) if records else {}
+        splits = _splits([record for record, _ in records])
         self._wait()
         check = shards.tensors_check({table: columns[table][0] for table in TABLES}) if records else 0
-        self._writing = self._thread.submit(self._write, tensor_file(columns), len(records), check)
+        self._writing = self._thread.submit(self._write, tensor_file(columns), len(records), check, [*splits])
 
     def _wait(self) -> None:
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
 
-    def _write(self, shard: list[memoryview], records: int, check: int) -> None:
+    def _write(self, shard: list[memoryview], records: int, check: int, splits: list[str]) -> None:
         if records:
             name = f"shard-{len(self._shards):05d}.safetensors"
             write_atomically(self.folder / name, *shard)
-            self._shards.append(ShardEntry(name, records, check))
+            self._shards.append(ShardEntry(name, records, check, splits))
         if self._shards:
             index = {"format": FORMAT, "contract": self.contract.to_json(), "shards": msgspec.to_builtins(self._shards)}
             index["diptych"] = version("diptych")
@@ -210,103 +216,6 @@ class StoreWriter:
             self._thread.shutdown()
 
 
-class _Shard(PickledWithoutCaches):
-    def __init__(self, path: Path, records: int, check: int) -> None:
-        self.path, self._records, self._check = path, records, check
-        self._verified = bytearray(records)  # for each record, 1 if this process has checked its regions
-
-    def __len__(self) -> int:
-        return self._records
-
-    @cached_property
-    def _reader(self) -> Any:
-        try:
-            refuse_endless(self.path)
-            with self.path.open("rb") as file:  # safetensors would call an unreadable file missing
-                self._bytes = os.fstat(file.fileno()).st_size
-            return safe_open(str(self.path), framework="pt")
-        except (OSError, SafetensorError) as error:
-            way_out = "make it readable, copy it again, or extract again to another folder"
-            raise DataError(f"cannot read {self.path}: {error}; {way_out}") from error
-
-    @cached_property
-    def _tables(self) -> dict[str, npt.NDArray[Any]]:
-        try:
-            tables: dict[str, Tensor] = {name: self._reader.get_tensor(name) for name in (*TABLES, "words")}
-        except SafetensorError as error:
-            raise DataError(f"{self.path} is damaged ({error}); delete {self.path.parent} and extract again") from error
-        if shards.tensors_check({name: tables[name] for name in TABLES}) != self._check:
-            raise DataError(
-                f"{self.path} is damaged (the checksum of its tables differs from {INDEX}); delete "
-                f"{self.path.parent} and extract again"
-            )
-        shards.check_tables(tables, self._records, self.path)
-        return {name: table.numpy() for name, table in tables.items()}
-
-    def _rows(self, table: str) -> npt.NDArray[Any]:
-        """Return the values of a table of the shard.
-
-        The file's size is checked first, because reading a truncated memory map kills the process (SIGBUS).
-        """
-        # A file that was deleted after it was opened stays mapped, so it needs no check.
-        if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
-            raise DataError("a file shrank while it was read; extract or copy the store again", shard=self.path.name)
-        return self._tables[table]
-
-    @cached_property
-    def _columns(self) -> dict[str, Tensor]:
-        """Memory-mapped tensors with a row per region. Slices by safetensors would leak 300 bytes per record."""
-        there = {*PER_REGION, "whole"} & set(self._reader.keys())
-        columns: dict[str, Tensor] = {name: self._reader.get_tensor(name) for name in sorted(there)}
-        shards.check_columns(columns, int(self._rows("ends")[-1]), self._records, self.path)
-        return columns
-
-    def region_count(self, row: int) -> int:
-        start, end = _span(self._rows("ends"), row)
-        return end - start
-
-    def words(self, row: int) -> Record:
-        return _with_image(self._stored_words(row), lambda image: self.path.parent / image)
-
-    @property
-    def split_names(self) -> list[str]:
-        return [self._stored_words(row).split for row in range(len(self))]
-
-    def _stored_words(self, row: int) -> Record:
-        start, end = _span(self._rows("word_ends"), row)
-        written = self._tables["words"][start:end].tobytes()
-        try:
-            if zlib.crc32(written) != int(self._tables["word_checks"][row]):
-                raise ValueError("their checksum is wrong")
-            return record_from_json(written)
-        except ValueError as error:
-            raise DataError(
-                f"the texts of record {row + 1} are damaged ({first_problem(error)}); delete {self.path.parent} and "
-                "extract again",
-                shard=self.path.name,
-            ) from error
-
-    def stored_regions(self, row: int) -> Regions:
-        start, end = _span(self._rows("ends"), row)
-        columns: dict[str, Tensor] = {}
-        with suppress(SafetensorError, IndexError):  # the header may be damaged; the checksum below reports that
-            columns = {name: every[start:end] for name, every in self._columns.items() if name != "whole"}
-            if "whole" in self._columns:
-                columns["whole"] = self._columns["whole"][row]
-        width, height = self._tables["sizes"][row].tolist()
-        if not self._verified[row]:
-            if shards.tensors_check(columns) != int(self._tables["checks"][row]):
-                raise DataError(
-                    "the checksum of the regions is wrong; extract again", key=self.words(row).key, shard=self.path.name
-                )
-            self._verified[row] = True
-        return Regions(size=(width, height), **columns)
-
-
-def _span(ends: npt.NDArray[Any], row: int) -> tuple[int, int]:
-    return (int(ends[row - 1]) if row else 0), int(ends[row])
-
-
 def _words(record: Record) -> bytes:
     """Return a record, without its regions, as JSON. Raises DataError if the JSON could not be read back."""
     # Bytes of an image name that are not UTF-8 are written as surrogates, which `json.loads` of bytes accepts.
@@ -320,7 +229,7 @@ def _words(record: Record) -> bytes:
 
 def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, list[Tensor]]:
     """Return tensor name -> its pieces, one for each record of a shard, to be concatenated."""
-    rows = [cast(Regions, record.regions).tensors() for record in records]
+    rows, splits = [cast(Regions, record.regions).tensors() for record in records], _splits(records)
     columns = {name: [row[name] for row in rows] for name in PER_REGION if name in rows[0]}
     if "whole" in rows[0]:
         columns["whole"] = [row["whole"][None] for row in rows]
@@ -331,8 +240,14 @@ def _columns(records: Sequence[Record], words: Sequence[bytes]) -> dict[str, lis
         "words": torch.frombuffer(bytearray(b"".join(words)), dtype=torch.uint8),
         "word_checks": torch.tensor([zlib.crc32(word) for word in words]),
         "word_ends": torch.tensor(np.cumsum([len(word) for word in words])),
+        "splits": torch.tensor([splits[record.split] for record in records]),
     }
     return columns | {name: [table] for name, table in tables.items()}
+
+
+def _splits(records: Sequence[Record]) -> dict[str, int]:
+    """Return split -> its place among the splits of the records."""
+    return {split: place for place, split in enumerate(dict.fromkeys(record.split for record in records))}
 
 
 def halved(record: Record) -> Record:
@@ -341,17 +256,6 @@ def halved(record: Record) -> Record:
     stored = {name: value for name, value in regions.tensors().items() if name in (*PER_REGION, "whole")}
     columns = {name: value.to(LAYOUT[name][1]).contiguous() for name, value in stored.items()}
     return replace(record, regions=Regions(size=regions.size, **columns))
-
-
-def _with_image(record: Record, change: Callable[[Path], str | Path]) -> Record:
-    """Return the record with `change` applied to the image's path if the path is relative.
-
-    A store keeps paths relative to its own folder. These paths are valid from any working directory, and images and
-    store can be moved together.
-    """
-    if record.image is None or record.image.is_absolute():
-        return record
-    return replace(record, image=Path(os.path.normpath(change(record.image))))
 
 
 def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:

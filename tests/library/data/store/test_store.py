@@ -10,8 +10,8 @@ import torch
 from diptych.core import Choices, Expression, Object, Record, Regions, Statement
 from diptych.data.store import shards
 from diptych.data.store.record_json import record_from_json, record_to_json
-from diptych.data.store.shards import tensors_check
-from diptych.data.store.store import Store, StoreWriter
+from diptych.data.store.shards import index_check, tensors_check
+from diptych.data.store.store import Store, StoreWriter, iterate
 from diptych.runtime.errors import DataError
 from tests.library.data.conftest import CONTRACT, MakeStore, record
 from tests.support import zygote
@@ -188,7 +188,24 @@ def test_changed_words_are_named_with_their_shard(make_store: MakeStore) -> None
     shard = store.folder / "shard-00001.safetensors"
     shard.write_bytes(shard.read_bytes().replace(b"dog dog", b"dog cat", 1))
     with pytest.raises(DataError, match=r"texts of record 1 are damaged.*extract again \(shard shard-00001"):
-        Store(store.folder).split("train")
+        list(iterate(Store(store.folder), "train"))
+
+
+def test_a_split_is_found_without_reading_texts(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(make_store(6).folder)
+    monkeypatch.setattr("diptych.data.store.shard.record_from_json", None)
+    assert (store.split("train"), store.split("val"), store.split("train+val")) == ([0, 1, 2, 4, 5], [3], [*range(6)])
+
+
+def test_a_split_that_the_index_does_not_name_is_refused(make_store: MakeStore) -> None:
+    folder = make_store(6).folder
+    index = json.loads((folder / "store.json").read_text())
+    for one in index["shards"]:
+        one["splits"] = one["splits"][:1]
+    index["check"] = index_check(index)
+    (folder / "store.json").write_text(json.dumps(index))
+    with pytest.raises(DataError, match="a split is not in the index; delete"):
+        list(iterate(Store(folder), "train"))
 
 
 def test_a_name_that_is_not_utf8_is_kept(tmp_path: Path) -> None:
@@ -214,10 +231,10 @@ def test_a_shard_cut_short_is_named(make_store: MakeStore, keep: int) -> None:
         ("{", "is damaged"),
         (
             '{"format": 1}',
-            r"has format 1, but this version of Diptych reads 2; make the store again.*"
+            r"has format 1, but this version of Diptych reads 3; make the store again.*"
             r": diptych extract DATA --out OUT",
         ),
-        ('{"format": 2}', "is damaged"),
+        ('{"format": 3}', "is damaged"),
         ("[]", "is damaged"),
     ],
 )
