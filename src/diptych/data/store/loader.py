@@ -1,5 +1,6 @@
 """Make batches from a store. A batch depends only on (seed, step), so the loader has no state to save."""
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -12,12 +13,13 @@ from diptych.core import Batch, Partners, PickingUpdate, Record, Regions, Sample
 from diptych.data.store.caching import PickledWithoutCaches
 from diptych.data.store.corpus import Corpus
 from diptych.data.store.mirror import mirrored
-from diptych.data.store.order import Order
+from diptych.data.store.order import POOL, Order
 from diptych.data.store.pixels import Pixels
 from diptych.data.store.store import Store
 from diptych.runtime.errors import DataError
 
 ToSamples = Callable[[Record], list[Sample]]
+CACHED = 200_000  # the samples of at most this many records are kept in memory
 
 
 @runtime_checkable
@@ -66,15 +68,16 @@ class Loader(PickledWithoutCaches):
         texts = min(max(round(alone * batch_size), 1), batch_size) if corpus is not None else 0
         self.text_order = Order(np.ones(len(corpus), dtype=np.int64), texts, seed) if corpus is not None else None
         self._to_samples = to_samples
-        items, lengths = list[tuple[int, int]](), list[int]()
+        self._kept = CACHED if len(records) <= CACHED else POOL * batch_size  # records whose samples are kept in memory
+        items, lengths = array("q"), array("q")  # lists of a million numbers would take 100 MB
         for index in records if texts < batch_size else ():
             if needs_regions and not store.region_count(index):
                 self.without_regions.append(store.words(index).key)
                 continue
             for position, sample in enumerate(self._samples(index)):
-                items.append((index, position))
+                items.extend((index, position))
                 lengths.append(len(sample) + self._region_count(index))
-        self._items = np.array(items, dtype=np.int64).reshape(-1, 2)
+        self._items = np.array(items).reshape(-1, 2)
         if not items and texts < batch_size:
             raise DataError(
                 f"nothing to train on: none of {len(records)} chosen records (of {len(store)} in {store.folder}) has "
@@ -84,12 +87,9 @@ class Loader(PickledWithoutCaches):
 
     @cached_property
     def _samples(self) -> Callable[[int], tuple[Sample, ...]]:
-        """A function from a record's index to its samples, without regions.
-
-        Results are cached for small data sets only.
-        """
+        """A function from a record's index to its samples, without regions."""
         words, to_samples = self.store.words, self._to_samples
-        return lru_cache(maxsize=200_000)(lambda index: tuple(_with_content(words(index), to_samples)))
+        return lru_cache(maxsize=self._kept)(lambda index: tuple(_with_content(words(index), to_samples)))
 
     @cached_property
     def _mirrored(self) -> Callable[[int], dict[str, Sample]]:
@@ -98,7 +98,7 @@ class Loader(PickledWithoutCaches):
         A sample is missing if its flipped answer is out of vocabulary.
         """
         words, to_samples = self.store.words, self._to_samples
-        return lru_cache(maxsize=200_000)(
+        return lru_cache(maxsize=self._kept)(
             lambda index: {s.key: s for s in _with_content(mirrored(words(index)), to_samples)}
         )
 
