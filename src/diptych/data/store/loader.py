@@ -77,13 +77,13 @@ class Loader(PickledWithoutCaches):
             for position, sample in enumerate(self._samples(index)):
                 items.extend((index, position))
                 lengths.append(len(sample) + self._region_count(index))
-        self._items = np.array(items).reshape(-1, 2)
+        self._items = np.frombuffer(items, np.int64).reshape(-1, 2)
         if not items and texts < batch_size:
             raise DataError(
                 f"nothing to train on: none of {len(records)} chosen records (of {len(store)} in {store.folder}) has "
                 f"texts for this task; `diptych check {store.folder}` shows the texts"
             )
-        self.order = Order(np.array(lengths), batch_size - texts, seed) if items else None
+        self.order = Order(np.frombuffer(lengths, np.int64), batch_size - texts, seed) if items else None
 
     @cached_property
     def _samples(self) -> Callable[[int], tuple[Sample, ...]]:
