@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -24,16 +23,17 @@ from diptych.runs.folder import ModelFolder
 from diptych.runs.learner import Learner
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.words import tokens_of_run, unknown_words
-from diptych.runtime.configs import derive
+from diptych.runtime.configs import derive, value_of
 from diptych.runtime.errors import CheckpointError, RecipeError, counted
-from diptych.runtime.files import parse_json
 from diptych.runtime.weight_files import find_words
 from diptych.systems import RECIPES, SYSTEMS, hindrance
-from diptych.systems.recipe import OF_STORE, TARGETS, Recipe
+from diptych.systems.bert import read_sizes
+from diptych.systems.recipe import OF_PAPER, OF_STORE, TARGETS, Recipe
 from diptych.tasks import TaskSpec
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import Heads
 
+BERT_RATE = 2e-4  # AdamW's learning rate from weights of BERT (docs/photographs-reference.md)
 PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # settings of `data` for reading images as pixels
 
 
@@ -74,9 +74,14 @@ class Start:
         """
         return recipe, ""
 
-    def with_vocabulary(self, settings: Sequence[str]) -> Sequence[str]:
-        """If `settings` set `init`, add the settings of its vocabulary in front of them."""
-        return [*vocabulary_settings(settings), *settings]
+    def with_settings(self, recipe: Recipe, settings: Sequence[str]) -> Sequence[str]:
+        """If `recipe` or `settings` set `init`, add the settings that follow from its files in front of `settings`.
+
+        Raises RecipeError or CheckpointError if a setting contradicts the files, or if they are of another kind.
+        """
+        own = [] if recipe.init is None or "init" in recipe.wanted else [f"init={recipe.init}"]
+        given = [*own, *settings]
+        return [*vocabulary_settings(given), *bert_settings(recipe, given), *settings]
 
     def check(self, recipe: Recipe, store: Store) -> None:
         """Raise RecipeError or CheckpointError if the recipe or the store does not fit these weights."""
@@ -154,7 +159,10 @@ class Weights(Start):
                     raise
                 yield f"the layers that begin as the detector's in the paper have random weights: {error}"
         if recipe.init is not None:
-            yield f"{recipe.init}: {initialise(model, recipe.system, recipe.init).lines()[-1]}"
+            report = initialise(model, recipe.system, recipe.init)
+            fresh = {".".join(name.split(".")[: 2 if name.startswith("heads.") else 1]) for name in report.missing}
+            random = f"; random weights: {', '.join(sorted(fresh))}" if fresh else ""
+            yield f"{recipe.init}: {report.lines()[-1]}{random}"
 
 
 class Trained(Start):
@@ -186,7 +194,7 @@ class Trained(Start):
     def fit(self, recipe: Recipe, named: bool = True) -> tuple[Recipe, str]:
         return fit_named(recipe, self.model) if named else (fit_to(recipe, self.model), "")
 
-    def with_vocabulary(self, settings: Sequence[str]) -> Sequence[str]:
+    def with_settings(self, recipe: Recipe, settings: Sequence[str]) -> Sequence[str]:
         return settings
 
     def check(self, recipe: Recipe, store: Store) -> None:
@@ -370,15 +378,39 @@ def initialise_network(model: SystemModel, system: str, source: str, colours: Co
 
 
 def vocabulary_settings(settings: Sequence[str]) -> list[str]:
-    """Return settings for the vocabulary of `init`, if that is a folder or a name on the Hugging Face Hub."""
-    given = dict(one.partition("=")[::2] for one in settings)
-    source = given.get("init", "none")
-    with suppress(ValueError):  # a string without quotes is not JSON; it is used unchanged
-        source = str(parse_json(source))
-    words = None if source == "none" or "data.vocabulary" in given else find_words(source)
+    """Return settings for the vocabulary of `init`, unless that is a file of weights, which has none."""
+    given, source = _given(settings)
+    words = None if source is None or "data.vocabulary" in given else find_words(source)
     if words is None:
         return []
-    more: dict[str, object] = {"data.vocabulary": str(words[0])}
-    if words[1] is not None:
-        more["data.lowercase"] = words[1]
+    path, lowercase = words
+    if path.suffix != ".txt":
+        lowercase = Tokens.load(path).lowercase
+    more: dict[str, object] = {"data.vocabulary": str(path)}
+    if lowercase is not None:
+        more["data.lowercase"] = lowercase
     return [f"{key}={json.dumps(value)}" for key, value in more.items() if key not in given]
+
+
+def bert_settings(recipe: Recipe, settings: Sequence[str]) -> list[str]:
+    """Return settings for the sizes of `init`, from its config.json, and for an optimizer that suits trained weights.
+
+    Muon is for random weights: a recipe with Muon gets AdamW with a learning rate of 2e-4. Raises RecipeError if
+    `settings` have another size, and CheckpointError if config.json is not of a BERT.
+    """
+    given, source = _given(settings)
+    sizes = {} if source is None else read_sizes(source, SYSTEMS[recipe.system].depth)
+    for key, value in sizes.items():
+        if value_of(given.get(key, str(value))) != value:
+            raise RecipeError(f"--set {key}={given[key]}: {source} has {value}; leave this setting out")
+    changes: dict[str, object] = {key: value for key, value in sizes.items() if key not in given}
+    if sizes and recipe.optimizer.kind == "muon" and "optimizer.kind" not in given:
+        changes |= {"optimizer.kind": "adamw"} | ({} if "optimizer.lr" in given else {"optimizer.lr": BERT_RATE})
+    return [f"{key}={value}" for key, value in changes.items()]
+
+
+def _given(settings: Sequence[str]) -> tuple[dict[str, str], str | None]:
+    """Return the settings as a dict, and the value of `init` among them (None: no weights)."""
+    given = dict(one.partition("=")[::2] for one in settings)
+    source = str(value_of(given.get("init", "none")))
+    return given, None if source == "none" or source.startswith(OF_PAPER) else source
