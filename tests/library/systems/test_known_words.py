@@ -178,6 +178,8 @@ def test_a_vocabulary_of_lines_and_the_user_s_settings_are_kept(tmp_path: Path) 
     assert recipe.data.vocabulary == str(source / "vocab.txt")
     assert (recipe.optimizer.kind, recipe.optimizer.lr) == ("adamw", 1e-3)
     assert begun("tden", source, ["optimizer.kind=muon"]).optimizer.lr == 2e-3
+    single = find_recipe("tden/small/pretrain/single-stream")
+    assert "model.sentence_layers=2" not in Start().with_settings(single, [f"init={source}"])
     plain = begun("tden", source / "model.safetensors")  # a file of weights has no config.json
     assert (plain.model, plain.optimizer.kind) == (find_recipe("tden/photos/vqa").model, "muon")
 
@@ -211,7 +213,8 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     source = write("zip", tmp_path / "a")
     refused(source, r"^--set model.width=64: \S+ has 32; leave this setting out$", "model.width=64")
     refused(
-        write("wheel", tmp_path / "b", model_type="roberta"), "is no BERT: its config.json has {'model_type': 'roberta'"
+        write("wheel", tmp_path / "b", model_type="roberta"),
+        "is not a BERT: its config.json has {'model_type': 'roberta'",
     )
     refused(write("folder", tmp_path / "c", hidden_size="wide"), r"config.json of \S+ is damaged")
     refused(tmp_path / "none.whl", "none.whl is missing")
@@ -222,7 +225,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     content = source.read_bytes()
     for cut in (content[: len(content) // 2], content[:200] + bytes(400) + content[600:], b""):
         (tmp_path / "cut.zip").write_bytes(cut)
-        refused(tmp_path / "cut.zip", "is no archive, or is damaged")
+        refused(tmp_path / "cut.zip", "is not an archive, or is damaged")
     monkeypatch.setitem(weight_files.MOST_BYTES, "config.json", 5)
     with pytest.raises(CheckpointError, match=r"found config.json of \d+ bytes, expected at most 5"):
         read_config(source)

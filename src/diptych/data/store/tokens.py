@@ -22,7 +22,7 @@ from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 from diptych.data.store.texts import END, SPACE, SPECIAL, Encoder, Pieces, marked
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import as_text, parse_json, text_of, write_atomically
-from diptych.runtime.weight_files import ARCHIVES, read_member
+from diptych.runtime.weight_files import ARCHIVES, read_packed
 
 FILE = "tokenizer.json"
 CASED_LEAST = 1000  # a vocabulary of at least this size is taken for uncased if it has no capital letters
@@ -89,7 +89,7 @@ class Tokens(Encoder):
         if not path.is_file():
             raise CheckpointError(f"no tokeniser at {path}; expected a {FILE}, as in a model folder")
         try:
-            text = as_text(read_member(path, FILE)) if path.suffix in ARCHIVES else text_of(path)
+            text = as_text(read_packed(path, FILE)) if path.suffix in ARCHIVES else text_of(path)
             _check_parts(parse_json(text))
             tokenizer = Tokenizer.from_str(text)
             tokenizer.no_padding()
