@@ -39,7 +39,7 @@ from typing import Any
 from benchmarks.machine import save_result
 from diptych.data.store.store import Store
 from diptych.runs.distributed import ending_children, workers
-from diptych.runs.start import vocabulary_settings
+from diptych.runs.known_words import vocabulary_settings
 from diptych.runtime.errors import DiptychError
 from diptych.runtime.files import write_atomically
 from diptych.runtime.processes import PROCESSES

@@ -26,7 +26,7 @@ PARSERS = {
     "diptych_mine/pages/warc.py": {"zlib"},
     "diptych_mine/tables.py": {"pyarrow"},
     "runtime/unpickle.py": {"pickle"},
-    "runtime/weight_files.py": {"pickle", "torch.load", "zipfile"},
+    "runtime/weight_files.py": {"pickle", "torch.load", "zipfile", "zlib"},
     "runtime/zipped.py": {"zipfile"},
     "diptych_serve/export/runner.py": {"onnxruntime"},
     "vision/archives.py": {"tarfile", "zipfile", "zlib"},

@@ -172,7 +172,7 @@ def finetuning(task: str, data: Data, model: Any, recipe: str | Recipe | None, o
     if chosen.task != spec.name:
         raise RecipeError(f"{chosen.name} is for {chosen.task}, but the task is {spec.name}; choose another recipe")
     chosen, lost = start.fit(chosen, named=recipe is not None)
-    chosen = chosen.override(start.with_vocabulary(options.settings))
+    chosen = chosen.override(start.with_settings(chosen, options.settings))
     chosen.check_begun()
     return _job(task, Stages(chosen.name, (chosen,)), data, start, options, lost)
 
@@ -188,7 +188,7 @@ def pretraining(
     start = _start(model, options)
     named = find_stages(recipe) if isinstance(recipe, str) else recipe
     named, lost = fit_stages(named if isinstance(named, Stages) else Stages(named.name, (named,)), start)
-    chosen = named.override(start.with_vocabulary(options.settings))
+    chosen = named.override(start.with_settings(named.recipes[0], options.settings))
     chosen.check_pretrains()
     chosen.recipes[0].check_begun()
     return _job("pretrain", chosen, data, start, options, lost)

@@ -105,9 +105,10 @@ def finetune(
     given: TrainingOptions,
 ) -> None:
     """Train a pre-trained model on a task, with a store or data of your own."""
-    if (model is None) != from_scratch:
-        raise RecipeError("finetune needs --model MODEL, or --from-scratch with --recipe NAME: pass one of the two")
     settings = given.assignments(data__images=None if not without_images else False)
+    begins = model is None and any(one.startswith("init=") for one in settings)
+    if (model is None) != from_scratch and not begins:
+        raise RecipeError("finetune needs --model MODEL, or --from-scratch with --recipe NAME: pass one of the two")
     from diptych.api.job import finetuning
 
     job = finetuning(task, data, model, recipe, given.options(out, settings))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -21,13 +20,12 @@ from diptych.models.system import NETWORK
 from diptych.models.weights import ImportReport, digest, load_into, read_as_weights
 from diptych.runs.familiarity import Familiarity
 from diptych.runs.folder import ModelFolder
+from diptych.runs.known_words import bert_settings, vocabulary_settings
 from diptych.runs.learner import Learner
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.words import tokens_of_run, unknown_words
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, RecipeError, counted
-from diptych.runtime.files import parse_json
-from diptych.runtime.weight_files import find_words
 from diptych.systems import RECIPES, SYSTEMS, hindrance
 from diptych.systems.recipe import OF_STORE, TARGETS, Recipe
 from diptych.tasks import TaskSpec
@@ -74,9 +72,14 @@ class Start:
         """
         return recipe, ""
 
-    def with_vocabulary(self, settings: Sequence[str]) -> Sequence[str]:
-        """If `settings` set `init`, add the settings of its vocabulary in front of them."""
-        return [*vocabulary_settings(settings), *settings]
+    def with_settings(self, recipe: Recipe, settings: Sequence[str]) -> Sequence[str]:
+        """If `recipe` or `settings` set `init`, add the settings that follow from its files in front of `settings`.
+
+        Raises RecipeError or CheckpointError if a setting contradicts the files, or if they are of another kind.
+        """
+        own = [] if recipe.init is None or "init" in recipe.wanted else [f"init={recipe.init}"]
+        given = [*own, *settings]
+        return [*vocabulary_settings(given), *bert_settings(recipe, given), *settings]
 
     def check(self, recipe: Recipe, store: Store) -> None:
         """Raise RecipeError or CheckpointError if the recipe or the store does not fit these weights."""
@@ -154,7 +157,10 @@ class Weights(Start):
                     raise
                 yield f"the layers that begin as the detector's in the paper have random weights: {error}"
         if recipe.init is not None:
-            yield f"{recipe.init}: {initialise(model, recipe.system, recipe.init).lines()[-1]}"
+            report = initialise(model, recipe.system, recipe.init)
+            fresh = {".".join(name.split(".")[: 2 if name.startswith("heads.") else 1]) for name in report.missing}
+            random = f"; random weights: {', '.join(sorted(fresh))}" if fresh else ""
+            yield f"{recipe.init}: {report.lines()[-1]}{random}"
 
 
 class Trained(Start):
@@ -186,7 +192,7 @@ class Trained(Start):
     def fit(self, recipe: Recipe, named: bool = True) -> tuple[Recipe, str]:
         return fit_named(recipe, self.model) if named else (fit_to(recipe, self.model), "")
 
-    def with_vocabulary(self, settings: Sequence[str]) -> Sequence[str]:
+    def with_settings(self, recipe: Recipe, settings: Sequence[str]) -> Sequence[str]:
         return settings
 
     def check(self, recipe: Recipe, store: Store) -> None:
@@ -367,18 +373,3 @@ def initialise_network(model: SystemModel, system: str, source: str, colours: Co
         )
     with read_as_weights(source):
         return begin(model, source, colours)
-
-
-def vocabulary_settings(settings: Sequence[str]) -> list[str]:
-    """Return settings for the vocabulary of `init`, if that is a folder or a name on the Hugging Face Hub."""
-    given = dict(one.partition("=")[::2] for one in settings)
-    source = given.get("init", "none")
-    with suppress(ValueError):  # a string without quotes is not JSON; it is used unchanged
-        source = str(parse_json(source))
-    words = None if source == "none" or "data.vocabulary" in given else find_words(source)
-    if words is None:
-        return []
-    more: dict[str, object] = {"data.vocabulary": str(words[0])}
-    if words[1] is not None:
-        more["data.lowercase"] = words[1]
-    return [f"{key}={json.dumps(value)}" for key, value in more.items() if key not in given]

@@ -19,7 +19,8 @@ from diptych.models.renaming import layer_table, rename
 from diptych.models.system import SystemModel
 from diptych.models.weights import ImportReport, load_into
 from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.runtime.weight_files import Tensors, find_weights, read_weights
+from diptych.runtime.files import parse_json
+from diptych.runtime.weight_files import Tensors, find_weights, read_config, read_weights
 from diptych.systems.system import SYSTEMS
 
 WORDS = "bert.embeddings.word_embeddings.weight"
@@ -57,7 +58,31 @@ UNUSED = {
 }
 # The sizes of the model are read from the shapes of these tensors.
 SIZED = ("bert.embeddings.token_type_embeddings.weight", "bert.embeddings.position_embeddings.weight")
+# {name in the config.json of transformers: setting of the model}
+SIZES = {"hidden_size": "width", "num_attention_heads": "heads", "intermediate_size": "ffn"}
+KIND = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
 SEQ2SEQ_TASK = 3  # index of the seq2seq slice in UniLM's word head (run_img2txt_dist.py:315)
+
+
+def read_sizes(source: str | os.PathLike[str], depth: str) -> dict[str, int]:
+    """Return the sizes of a BERT as settings of a recipe, such as `model.width`, from its config.json.
+
+    `source`: a zip, a wheel, a folder, an installed package or a hub id. Without config.json, as for a file of weights,
+    the result is empty. `depth`: the model's setting of its number of layers. Raises CheckpointError for a model of
+    another kind.
+    """
+    content = read_config(source)
+    if content is None:
+        return {}
+    try:
+        config = parse_json(content)
+        kind = {key: config.get(key, wanted) for key, wanted in KIND.items()}
+        if kind != KIND:
+            raise CheckpointError(f"{source} is not a BERT: its config.json has {kind}, expected {KIND}")
+        named = SIZES | {"num_hidden_layers": depth}
+        return {f"model.{ours}": int(config[name]) for name, ours in named.items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"the config.json of {source} is damaged ({error!r}); copy it again") from error
 
 
 def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> ImportReport:

@@ -114,7 +114,7 @@ class Recipe(BaseModel):
     """Task that is trained."""
     model: SerializeAsAny[ModelConfig]
     init: str | None = None
-    """Initial weights: a BERT, UniLM or Unified VLP file or folder, or a hub id; none: random."""
+    """Initial weights: a BERT, UniLM or Unified VLP file, folder, zip or wheel, or a hub id; none: random."""
     network_init: str | None = None
     """Initial weights of model.network or fc7: a detector's folder, or a file with a ResNet or fc7; none: random."""
     objectives: SerializeAsAny[Objectives]

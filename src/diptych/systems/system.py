@@ -58,6 +58,7 @@ class System:
     tables: Path | None = None  # path of paper.toml, which has the tables of the paper
     # Initialises a model from weights of BERT or of another system. Arguments: model, file or folder or hub id.
     start: Callable[[Any, str], ImportReport] | None = None
+    depth: str = "layers"  # the model's setting that the number of BERT's layers gives
     # Initialises the layers that a detector has too. Arguments: model, file or folder of it, order of colours.
     start_network: Callable[[Any, str, Colours], ImportReport] | None = None
     importer: Importer | None = None  # imports the checkpoints of the authors; None: they published none

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from diptych.models.weights import load_into
-from diptych.runs.start import vocabulary_settings
+from diptych.runs.known_words import vocabulary_settings
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import find_weights, find_words, read_weights
 from diptych.systems import find_recipe

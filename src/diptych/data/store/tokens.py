@@ -21,7 +21,8 @@ from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
 from diptych.data.store.texts import END, SPACE, SPECIAL, Encoder, Pieces, marked
 from diptych.runtime.errors import CheckpointError, DataError
-from diptych.runtime.files import parse_json, text_of, write_atomically
+from diptych.runtime.files import as_text, parse_json, text_of, write_atomically
+from diptych.runtime.weight_files import ARCHIVES, read_packed
 
 FILE = "tokenizer.json"
 CASED_LEAST = 1000  # a vocabulary of at least this size is taken for uncased if it has no capital letters
@@ -61,13 +62,13 @@ class Tokens(Encoder):
     def from_vocabulary(cls, path: Path, lowercase: bool) -> Tokens:
         """Read BERT's `vocab.txt`: one token per line, whose id is the line's index from 0.
 
-        `lowercase` is False for bert-base-cased, True for bert-base-uncased. `path` may also be a `tokenizer.json` or
-        its folder, as `diptych tokenizer train` writes it; `lowercase` is then ignored. Raises CheckpointError.
+        `lowercase` is False for bert-base-cased, True for bert-base-uncased. `path` may also be a `tokenizer.json`, its
+        folder, or a zip or wheel that has one; `lowercase` is then ignored. Raises CheckpointError.
         """
         wanted = "expected a file with one token per line"
         if path.is_dir() and not (path / FILE).is_file():
             raise CheckpointError(f"{path} is not a readable vocabulary (no {FILE} in this folder); {wanted}")
-        if path.is_dir() or path.suffix == ".json":
+        if path.is_dir() or path.suffix in (".json", *ARCHIVES):
             return cls.load(path)
         try:
             # `splitlines` would also split at U+2028, which may be a token.
@@ -83,12 +84,12 @@ class Tokens(Encoder):
 
     @classmethod
     def load(cls, path: Path) -> Tokens:
-        """Read a `tokenizer.json`, or the `tokenizer.json` in a folder. Raises CheckpointError."""
+        """Read a `tokenizer.json`, or the `tokenizer.json` in a folder, zip or wheel. Raises CheckpointError."""
         path = path / FILE if path.is_dir() else path
         if not path.is_file():
             raise CheckpointError(f"no tokeniser at {path}; expected a {FILE}, as in a model folder")
         try:
-            text = text_of(path)
+            text = as_text(read_packed(path, FILE)) if path.suffix in ARCHIVES else text_of(path)
             _check_parts(parse_json(text))
             tokenizer = Tokenizer.from_str(text)
             tokenizer.no_padding()
@@ -98,6 +99,11 @@ class Tokens(Encoder):
             raise
         except Exception as error:  # the library raises plain Exception
             raise CheckpointError(f"{path} is not a tokeniser ({error}); copy it again from its source") from error
+
+    @property
+    def lowercase(self) -> bool:
+        """True if texts are lower-cased."""
+        return self._lowers
 
     def save(self, folder: Path) -> None:
         write_atomically(folder / FILE, self.to_json().encode())

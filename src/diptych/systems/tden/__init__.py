@@ -22,6 +22,7 @@ SYSTEM = System(
     recipes=RECIPES,
     tables=Path(__file__).with_name("paper.toml"),
     start=start_tden,
+    depth="sentence_layers",
     importer=Importer(
         read=import_tden,
         selection="the best 50 by score",

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from diptych.systems.system import System
+from diptych.systems.xgpt.checkpoint import start_xgpt
 from diptych.systems.xgpt.model import Xgpt, XgptConfig, XgptResolvedConfig
 from diptych.systems.xgpt.objectives import XgptObjectives
 from diptych.systems.xgpt.presets import RECIPES
@@ -18,5 +19,6 @@ SYSTEM = System(
     selection=EXACTLY_100,
     objectives=XgptObjectives,
     recipes=RECIPES,
+    start=start_xgpt,
     tables=Path(__file__).with_name("paper.toml"),
 )
