@@ -61,10 +61,11 @@ class Columns:
                     advance(1)
         made = self._named(read)
         named = {record.key: record.split for record in made if record.split}
-        full = (r if r.split else replace(r, split=named.get(r.key) or self.wanted.split_of(r.key)) for r in made)
+        splits = self.wanted.splits
+        full = splits.fill(replace(r, split=r.split or named.get(r.key, "")) for r in made)
         if not (records := combined(with_usual_splits(full, self.wanted.skips))):
             raise DataError("found no rows, expected rows with an image and a text")
-        self.wanted.note_drawn(records, "rows")
+        splits.note_drawn(records, "rows")
         return records
 
     def records(self, rows: Any, part: str | None) -> Iterator[Record]:
@@ -74,9 +75,8 @@ class Columns:
             captions = _texts(self._cell(row, number, "caption"), number)
             split, place = self._split(row, number) or part, str(number)
             if split and part and usual_split(split) != usual_split(part):
-                self.wanted.skips.add(
-                    f"rows of {part!r} with the split {split!r} (the row's split is read)", f"row {number}"
-                )
+                reason = f"rows of {part!r} with the split {split!r} (the row's split is read)"
+                self.wanted.skips.add(reason, f"row {number}")
                 place = f"{part}/{number}"  # makes ids unique, because row numbers restart in each part
             elif part:
                 split = part

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diptych.data.check import SCORED
-from diptych.data.formats import conceptual
-from diptych.data.formats.image_folder import CAPTIONS
+from diptych.data.formats.columns import CAPTIONS, SPLIT, columns_of, with_caption
+from diptych.data.formats.conceptual import ADDRESS as ALONE
 from diptych.data.formats.splits import usual_split
 from diptych.data.formats.values import listed_texts
 from diptych.runtime.errors import DataError, RecipeError
@@ -31,7 +31,7 @@ TEXT_KEYS = ("caption", "text", "alt", "TEXT", "captions")
 COLUMNS = {  # content of a column -> usual names of the column, in lower case; names of the first group are preferred
     "url": (("url", "address", "image_url"), ("imageurl", "image_link", "link")),
     "caption": (("caption", "text", "alt"), CAPTIONS),
-    "split": ((conceptual.SPLIT,),),
+    "split": ((SPLIT,),),
 }
 HERE = "file:"  # prefix of the URLs of images on this disk or in a tar
 OF_SPLIT = "of a val or test split"
@@ -200,18 +200,21 @@ def lines(path: Path, kind: str) -> Iterator[InputLine]:
                 yield _tabbed(text, header)
 
 
-def _line(entry: Mapping[str, object]) -> InputLine:
-    """Return an entry with `url`, `caption` and `split`."""
-    address = entry.get("url")
+def _line(entry: Mapping[str, object], kind: str = "pairs") -> InputLine:
     if held_out(entry):
         return InputLine(bad=OF_SPLIT)
-    usable = isinstance(address, str) and ADDRESS.match(address)
-    return InputLine(str(address), texts_of(entry.get("caption"))) if usable else InputLine(bad="no address")
+    keys = ("image",) if kind == "pictures" else ADDRESS_KEYS
+    where = next((one for key in keys if isinstance(one := entry.get(key), str)), "")
+    captions = next((one for key in TEXT_KEYS if isinstance(one := entry.get(key), str | list) and one), ())
+    page = entry.get("page")
+    if not where or (kind != "pictures" and not ADDRESS.match(where)):  # `pairs` must not read files on this disk
+        return InputLine(bad="no address")
+    return InputLine(where, texts_of(captions), page if isinstance(page, str) else "")
 
 
 def held_out(entry: Mapping[str, object]) -> bool:
     """Return True if an entry is of a val or test split, such as `dev` or `testA`. Only training data is mined."""
-    splits = [str(value) for name, value in entry.items() if name.lower() == conceptual.SPLIT]
+    splits = [str(value) for name, value in entry.items() if name.lower() == SPLIT]
     return any(usual_split(one).lower().startswith(SCORED) for one in splits)
 
 
@@ -229,7 +232,7 @@ def _parquet(path: Path) -> Iterator[InputLine]:
     try:
         file = pq.ParquetFile(path)
         names = file.schema_arrow.names
-        roles = _roles(names)
+        roles = columns_of(names, COLUMNS)
         if not {"url", "caption"} <= roles.keys():
             raise DataError(f"{path} has the columns {', '.join(names)}; expected `url` with `caption` or `text`")
         for batch in file.iter_batches(columns=[names[at] for at in roles.values()]):
@@ -245,16 +248,6 @@ def _cell(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-def _roles(names: Sequence[str]) -> dict[str, int]:
-    """Return what a column holds (see COLUMNS) -> its index."""
-    lower = [name.strip().strip('"').lower() for name in names]
-    at = {
-        role: next((lower.index(name) for group in groups for name in lower if name in group), None)
-        for role, groups in COLUMNS.items()
-    }
-    return {role: place for role, place in at.items() if place is not None}
-
-
 def _header(line: str) -> dict[str, int] | None:
     """Return the columns that a header names; None if the line is not a header.
 
@@ -263,10 +256,7 @@ def _header(line: str) -> dict[str, int] | None:
     names = line.rstrip("\r\n").split("\t")
     if any(map(ADDRESS.match, names)):
         return None
-    roles = _roles(names)
-    others = [at for at in range(len(names)) if at not in roles.values()]
-    if "url" in roles and "caption" not in roles and len(others) == 1:
-        roles["caption"] = others[0]
+    roles = with_caption(columns_of(names, COLUMNS), len(names))
     return roles | {"": len(names)} if "caption" in roles else None
 
 
@@ -276,14 +266,14 @@ def _tabbed(text: str, header: dict[str, int] | None) -> InputLine:
     If the URL is first, the caption is the next column. Other columns, such as labels, are left out.
     """
     fields = [one.strip() for one in text.rstrip("\r\n").split("\t")]
-    sure = (*filter(conceptual.ADDRESS.match, fields), *filter(ADDRESS.match, fields), "")
+    sure = (*filter(ALONE.match, fields), *filter(ADDRESS.match, fields), "")
     if header is not None:
         if len(fields) != header[""]:
             return InputLine(bad="other columns than the header")
         return _line({"url": sure[0]} | {role: fields[at] for role, at in header.items() if role})
     at = fields.index(sure[0]) if sure[0] else 0
     others = reversed(fields[:at]) if at else fields[1:]
-    return _line({"url": sure[0], "caption": next((one for one in others if not conceptual.ADDRESS.match(one)), "")})
+    return _line({"url": sure[0], "caption": next((one for one in others if not ALONE.match(one)), "")})
 
 
 def _json(text: str, kind: str) -> InputLine:
@@ -291,14 +281,4 @@ def _json(text: str, kind: str) -> InputLine:
         entry = parse_json(text)
     except ValueError:
         return InputLine(bad="no JSON")
-    if not isinstance(entry, dict):
-        return InputLine(bad="no object")
-    if held_out(entry):
-        return InputLine(bad=OF_SPLIT)
-    keys = ("image",) if kind == "pictures" else ADDRESS_KEYS
-    where = next((entry[key] for key in keys if isinstance(entry.get(key), str)), None)
-    captions = next((entry[key] for key in TEXT_KEYS if isinstance(entry.get(key), str | list) and entry[key]), ())
-    page = entry.get("page")
-    if not where or (kind != "pictures" and not ADDRESS.match(where)):  # `pairs` must not read files on this disk
-        return InputLine(bad="no address")
-    return InputLine(where, texts_of(captions), page if isinstance(page, str) else "")
+    return _line(entry, kind) if isinstance(entry, dict) else InputLine(bad="no object")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from diptych.core import Object, Record
-from diptych.data.formats.format import Source, Wanted, named_split
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import Once, Skips, image_id_of, key_of_name, named_captions
 from diptych.data.formats.values import Box, Corners, JsonValue, Number, Side, Text, Words, box_of, refuse, text_of_id
 
@@ -169,7 +169,7 @@ class CocoImages:
             # The names a.jpg and a.png give the same key.
             key = image.file_name if keys[key_of_name(image.file_name)] > 1 else None
             where = self.places[image.id]
-            split = named_split(wanted, image.split, where)
+            split = wanted.splits.of_entry(image.split, where)
             return wanted.record(image.file_name, where, key=key, split=split, **own, **fields(image))
 
         return wanted.records(self.by_id.values(), record)

@@ -8,29 +8,25 @@ import re
 from msgspec import Struct
 
 from diptych.core import Record
-from diptych.data.formats.format import Source, Wanted, named_split
-from diptych.data.formats.image_folder import CAPTIONS
+from diptych.data.formats.columns import ADDRESSES, CAPTIONS, SPLIT, columns_of, with_caption
+from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import Once, each_json_line, each_line, first_line, key_of_name
 from diptych.data.formats.values import JsonValue, Text, listed_texts
 from diptych.runtime.errors import DataError
 
 ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
-ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # names that the column with the URL may have
-SPLIT = "split"
+USUAL = {"url": (ADDRESSES,), "caption": (CAPTIONS,), SPLIT: ((SPLIT,),)}
 
 
 def fits(source: Source) -> bool:
     """Return True for a `.tsv` file without a header, or with a header that names a caption and a URL column."""
-    return source.path.suffix.lower() == ".tsv" and (not source.names or _columns(source) is not None)
+    return source.path.suffix.lower() == ".tsv" and (not source.names or bool(_columns(source)))
 
 
-def _columns(table: Source) -> tuple[int, int] | None:
-    """Return the indices of the caption and the URL column, found by the header; None if a column is missing."""
-    names = [name.lower() for name in table.names]
-    at = next((at for at, name in enumerate(names) if name in ADDRESSES), None)
-    others = [place for place, name in enumerate(names) if place != at and name != SPLIT]
-    words = next((place for place in others if names[place] in CAPTIONS), others[0] if len(others) == 1 else None)
-    return None if at is None or words is None else (words, at)
+def _columns(table: Source) -> dict[str, int]:
+    """Return the indices of the columns `caption`, `url` and `split`, found by the header; nothing without a header."""
+    columns = with_caption(columns_of(list(table.names), USUAL), len(table.names))
+    return columns if {"caption", "url"} <= columns.keys() else {}
 
 
 def read(wanted: Wanted, table: Source) -> list[Record]:
@@ -43,30 +39,38 @@ def read(wanted: Wanted, table: Source) -> list[Record]:
     be in the folder of images, at the path that equals its URL.
     """
     columns = _columns(table)
-    head = first_line(table.path)[0] if columns is not None else None
-    splits = [at for at, name in enumerate(table.names) if columns is not None and name.lower() == SPLIT][:1]
+    head = first_line(table.path)[0] if columns else None
 
     def take(line: str, where: str) -> Record | None:
         if line.strip() == head:
             return None
         fields = line.rstrip("\r").split("\t")
-        named = columns is None or len(fields) == len(table.names)
-        caption, *rest = fields if columns is None or not named else [fields[at] for at in columns]
-        sure = len(rest) == 1 or (len(rest) > 1 and ADDRESS.match(rest[0]))
-        if not caption.strip() or not named or not sure or not rest[0].strip():
+        caption, address = _by_head(columns, fields, len(table.names)) if columns else _by_place(fields)
+        if not caption.strip() or not address.strip():
             raise DataError(f"{where}: found {len(fields)} fields, expected `caption TAB url`, none empty; correct it")
-        if ADDRESS.match(caption) and not ADDRESS.match(rest[0]):
-            caption, rest[0] = rest[0], caption
+        if ADDRESS.match(caption) and not ADDRESS.match(address):
+            caption, address = address, caption
         listed = listed_texts(caption.strip())
         words = (listed,) if isinstance(listed, str) else tuple(one for one in listed if one.strip())
         if not words:
             wanted.skips.add("empty captions", where)
             return None
         key = f"{table.path.stem}/{int(where.rpartition(' ')[2]) - 1:06d}"
-        split = named_split(wanted, fields[splits[0]] if splits else None, where)
-        return wanted.record(rest[0].strip(), where, key=key, split=split, captions=words)
+        split = wanted.splits.of_entry(fields[columns[SPLIT]] if SPLIT in columns else None, where)
+        return wanted.record(address.strip(), where, key=key, split=split, captions=words)
 
     return [record for record in each_line(table.path, wanted.skips, take) if record is not None]
+
+
+def _by_head(columns: dict[str, int], fields: list[str], count: int) -> tuple[str, str]:
+    """Return the caption and the URL of a line; empty ones if it has not as many fields as the header."""
+    return (fields[columns["caption"]], fields[columns["url"]]) if len(fields) == count else ("", "")
+
+
+def _by_place(fields: list[str]) -> tuple[str, str]:
+    """Return the two fields of a line. Further fields are left out if the second is surely the URL."""
+    sure = len(fields) == 2 or (len(fields) > 2 and ADDRESS.match(fields[1]))
+    return (fields[0], fields[1]) if sure else ("", "")
 
 
 class _CaptionLine(Struct):

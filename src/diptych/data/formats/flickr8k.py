@@ -1,24 +1,15 @@
 """Read Flickr8k (Hodosh et al., JAIR 2013): a file of captions, and a list of image names for each split."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from diptych.core import Record
-from diptych.data.formats.conceptual import ADDRESSES, SPLIT
-from diptych.data.formats.format import ByImage, Source, Wanted, once_split
-from diptych.data.formats.image_folder import fields_of, first_texts
-from diptych.data.formats.parsing import (
-    Once,
-    check_utf8,
-    each_line,
-    first_line,
-    key_of_name,
-    named_captions,
-    read_lines,
-    read_text,
-)
-from diptych.data.formats.values import JsonValue, listed_texts
+from diptych.data.formats.columns import ADDRESSES, SPLIT, Table, first_texts
+from diptych.data.formats.format import ByImage, Source, Wanted
+from diptych.data.formats.parsing import Once, each_line, first_line, key_of_name, named_captions, read_lines, read_text
+from diptych.data.formats.values import JsonValue
 from diptych.runtime.errors import DataError
 from diptych.vision.upright import ENDINGS
 
@@ -31,84 +22,102 @@ _ENDS = re.compile(r"^[^\S\t]+|[^\S\t]+$")  # white space at the ends of a line,
 _TOKEN_LINE = re.compile(r"([^\t]+)(#\d+)(?:\t(.*))?")
 
 
-def read(wanted: Wanted, table: Source) -> list[Record]:
+def read(wanted: Wanted, source: Source) -> list[Record]:
     """Read lines `NAME#NUMBER TAB caption`, or a table with the columns `image` and `caption` (commas or tabs).
 
     One record per image, in the order of its first caption. In a table, the key is the image's name with the suffix.
     Splits come from a column `split`, else from the lists of image names in the same folder. Images that no list
     contains are counted in `wanted.skips` and left out. Raises DataError if no caption is left.
     """
-    path, skips, head = table.path, wanted.skips, list[str]()
-    if _is_kaggles(table):
-        rows = fields_of([_ENDS.sub("", line) for line in read_lines(path)], path.name, _between(table))
-        head = _names(next(rows)[1])
-    taken = _Taken(wanted, head, {} if SPLIT in head else _listed(wanted, path.parent))
+    path = source.path
+    if _is_kaggles(source):
+        table = Table([_ENDS.sub("", line) for line in read_lines(path)], path.name, _between(path))
+        if table.head:
+            return _of_table(wanted, path, table)
+    return _of_lines(wanted, path)
 
-    def check_listed(name: str) -> None:
-        if name not in taken.captions:
-            raise DataError(f"{path}: found no caption of {name}, which is in a split's list; download all files again")
 
-    if head:
-        for name in (name for name in head if name and name not in (IMAGE, SPLIT, *WORDS)):
-            skips.add(f"columns {name[:40]!r} (not read)", path.name)
-        skips.every((row for row in rows if _names(row[1]) != head), taken.row, "line")
-    else:
-        each_line(path, skips, taken.token)
-    skips.every(taken.splits, check_listed, "listed image")
-    if not len(taken.captions):
-        raise DataError(f"{path}: found no caption of any image, expected lines of {taken.form}; {skips}")
-    return taken.captions.records(wanted, taken.record)
+def _of_lines(wanted: Wanted, path: Path) -> list[Record]:
+    taken, once = _Captions(wanted, path, "`NAME#NUMBER TAB caption`", _listed(wanted, path.parent)), Once("picture")
+
+    def take(line: str, where: str) -> None:
+        if (match := _TOKEN_LINE.fullmatch(line.strip())) is None or not (name := match[1].strip()):
+            raise DataError(f"{where}: expected {taken.form}; correct the line")
+        caption_id, name = name + match[2], wanted.name_of(name, where)
+        if taken.has(name, words := (match[3] or "").strip(), where):
+            if name not in taken.captions:
+                once.check(key_of_name(name), where)
+            taken.captions.add(name, (words, caption_id), where)
+
+    each_line(path, wanted.skips, take)
+    return taken.records()
+
+
+def _of_table(wanted: Wanted, path: Path, table: Table) -> list[Record]:
+    splits, head = wanted.splits, [name.lower() for name in table.head]
+    table.head = head
+    form = f"`{','.join('NAME' if name == IMAGE else name for name in head)}`, in quotes where it has a comma"
+    taken = _Captions(wanted, path, form, {} if SPLIT in head else _listed(wanted, path.parent), splits.named)
+
+    def take(row: tuple[str, list[str]]) -> None:
+        cells, where = table.cells(row), row[0]
+        if not (name := cells.get(IMAGE, "").strip()):
+            raise DataError(f"{where}: expected {form}; correct the line")
+        name = wanted.name_of(name, where)
+        splits.note(name, cells.get(SPLIT), JsonValue(cells, where))
+        texts = {one: text.strip() if isinstance(text, str) else text for one, text in cells.items()}
+        for words in first_texts(texts, WORDS, wanted.skips, where) or [""]:
+            if taken.has(name, words.strip(), where):
+                taken.captions.add(name, (words.strip(), ""), where)
+
+    for name in (name for name in head if name and name not in (IMAGE, SPLIT, *WORDS)):
+        wanted.skips.add(f"columns {name[:40]!r} (not read)", path.name)
+    rows = (row for row in table.rows if [name.strip().lower() for name in row[1]] != head)
+    wanted.skips.every(rows, take, "line")
+    return taken.records(keyed=True)
 
 
 @dataclass
-class _Taken:
-    """The captions read so far."""
+class _Captions:
+    """The captions of a file. An image in no split's list has none, if there are such lists."""
 
     wanted: Wanted
-    head: list[str]
-    splits: dict[str, str]  # {image: split}, from the lists of the splits
-    named: dict[str, str | None] = field(default_factory=dict)  # {image: split that its row names, or None}
+    path: Path
+    form: str  # of a line
+    listed: Mapping[str, str]  # {image: split}, from the lists of the splits
+    named: Mapping[str, str] = field(default_factory=dict)  # {image: split}, from the file itself
     captions: ByImage[tuple[str, str]] = field(default_factory=ByImage[tuple[str, str]])
-    once: Once = field(default_factory=lambda: Once("picture"))
 
-    @property
-    def form(self) -> str:
-        names = ",".join("NAME" if name == IMAGE else name for name in self.head)
-        return f"`{names}`, in quotes where it has a comma" if names else "`NAME#NUMBER TAB caption`"
-
-    def token(self, line: str, where: str) -> None:
-        if (match := _TOKEN_LINE.fullmatch(line.strip())) is None or not (name := match[1].strip()):
-            raise DataError(f"{where}: expected {self.form}; correct the line")
-        self.take(self.wanted.name_of(name, where), (match[3] or "").strip(), name + match[2], where)
-
-    def row(self, row: tuple[str, list[str]]) -> None:
-        where, fields = row
-        check_utf8(",".join(fields), where)
-        cells = dict(zip(self.head, fields, strict=False))
-        if not (name := cells.get(IMAGE, "").strip()) or len(fields) != len(self.head):
-            raise DataError(f"{where}: expected {self.form}; correct the line")
-        name = self.wanted.name_of(name, where)
-        once_split(self.named, self.wanted, name, cells.get(SPLIT), JsonValue(cells, where))
-        listed = {one: listed_texts(cells[one].strip()) for one in WORDS if one in cells}
-        for words in first_texts(listed, self.wanted.skips, where) or [""]:
-            self.take(name, words.strip(), "", where)
-
-    def take(self, name: str, words: str, caption_id: str, where: str) -> None:
-        skips = self.wanted.skips
+    def has(self, name: str, words: str, where: str) -> bool:
+        """Return True for a caption of an image of the data set; count any other in `wanted.skips`."""
         if PurePath(name).suffix.lower() not in ENDINGS:
-            skips.add("captions of files that are not images", where)
-        elif self.splits and name not in self.splits:
-            skips.add("captions of images that are in no split's list", where)
+            why = "captions of files that are not images"
+        elif self.listed and name not in self.listed:
+            why = "captions of images that are in no split's list"
         elif not words:
-            skips.add("empty captions", where)
+            why = "empty captions"
         else:
-            if not self.head and name not in self.captions:
-                self.once.check(key_of_name(name), where)
-            self.captions.add(name, (words, caption_id), where)
+            return True
+        self.wanted.skips.add(why, where)
+        return False
 
-    def record(self, name: str, texts: tuple[tuple[str, str], ...], where: str) -> Record:
-        split = self.splits.get(name) or self.named.get(name)
-        return self.wanted.record(name, where, key=name if self.head else None, split=split, **named_captions(texts))
+    def records(self, keyed: bool = False) -> list[Record]:
+        """Return one record per image. `keyed`: the key is the image's name with the suffix."""
+
+        def check_listed(name: str) -> None:
+            if name not in self.captions:
+                missing = f"found no caption of {name}, which is in a split's list; download all files again"
+                raise DataError(f"{self.path}: {missing}")
+
+        def record(name: str, texts: tuple[tuple[str, str], ...], where: str) -> Record:
+            key, split = name if keyed else None, self.listed.get(name) or self.named.get(name)
+            return self.wanted.record(name, where, key=key, split=split, **named_captions(texts))
+
+        self.wanted.skips.every(self.listed, check_listed, "listed image")
+        if not self.captions:
+            expected = f"expected lines of {self.form}; {self.wanted.skips}"
+            raise DataError(f"{self.path}: found no caption of any image, {expected}")
+        return self.captions.records(self.wanted, record)
 
 
 def is_table(table: Source) -> bool:
@@ -118,18 +127,14 @@ def is_table(table: Source) -> bool:
     return TOKEN in table.path.name.lower().split(".") or _is_kaggles(table)
 
 
-def _between(table: Source) -> str:
-    return "\t" if "\t" in first_line(table.path)[0] else ","
+def _between(path: Path) -> str:
+    return "\t" if "\t" in first_line(path)[0] else ","
 
 
 def _is_kaggles(table: Source) -> bool:
     """Return True if the first line names a column of images and one of captions, and none of addresses."""
-    names = {name.strip().strip('"').lower() for name in first_line(table.path)[0].split(_between(table))}
+    names = {name.strip().strip('"').lower() for name in first_line(table.path)[0].split(_between(table.path))}
     return IMAGE in names and bool(names & {*WORDS}) and not names & {*ADDRESSES}
-
-
-def _names(fields: list[str]) -> list[str]:
-    return [name.strip().lower() for name in fields]
 
 
 def _listed(wanted: Wanted, folder: Path) -> dict[str, str]:

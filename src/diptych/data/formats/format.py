@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from diptych.core import Record
 from diptych.data.formats.names import Names
 from diptych.data.formats.parsing import Pictures, Skips, first_line, key_of_name, parsed_line, picture_at, read_json
-from diptych.data.formats.splits import NAMED, drawn_split, usual_split
+from diptych.data.formats.splits import Splits
 from diptych.data.formats.values import LOOKED_AT, JsonValue
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import refuse_unread
@@ -36,31 +36,18 @@ class Wanted:
     skips: Skips = field(default_factory=Skips)  # counts entries that are left out
     crowds: bool = False  # True: COCO's crowd boxes (`iscrowd`) are kept
     stored_boxes: bool = False  # True: boxes and sizes are of the pixels as stored, before EXIF's orientation
-    drawn: set[str] = field(default_factory=set)  # keys of records whose split was drawn at random
     names: Names = field(default_factory=Names, compare=False)  # of the images, for `name_of`
 
-    def split_of(self, key: str) -> str:
-        if self.split is None:
-            self.drawn.add(key)
-        return self.split or drawn_split(key, self.seed)
+    @property
+    def splits(self) -> Splits:
+        """What decides about the splits of the images of one file."""
+        return Splits(self.split, self.seed, self.skips)
 
     def name_of(self, image: str, where: str) -> str:
         """Return the one name of an image file, of which an entry at the place `where` writes the path `image`."""
         given = self.pictures
         folders = given.folders if isinstance(given, Pictures) else () if given is None else (given,)
         return self.names.of(image, folders, self.skips, where)
-
-    def note_drawn(self, records: Sequence[Record], name: str) -> None:
-        """Count the images with a random split in `skips`, if other images or the file's name state a split."""
-        drawn = [record for record in records if record.key in self.drawn]
-        if drawn and len(drawn) < len(records):
-            reason = "images without a split, in data with splits (a random split is used)"
-            self.skips.add(reason, drawn[0].key, len(drawn))
-        named = {usual_split(one) for one in NAMED.findall(name)}
-        split = named.pop() if len(named) == 1 else None
-        if split and (other := [record.key for record in drawn if record.split != split]):
-            reason = f"images in random splits, though the file's name has {split!r} (set the split to use that)"
-            self.skips.add(reason, other[0], len(other))
 
     def records(self, images: Iterable[Item], made: Callable[[Item], Record]) -> list[Record]:
         """Return `made(image)` for each image.
@@ -70,8 +57,8 @@ class Wanted:
         return self.skips.every(images, made, "image")
 
     def splitting(self, records: Sequence[Record]) -> list[Record]:
-        """Set the split of each record, for formats whose files have no splits."""
-        return [replace(record, split=self.split_of(record.key)) for record in records]
+        """Return the records with the given split, else with none yet, for formats whose files have no splits."""
+        return [replace(record, split=self.split or "") for record in records]
 
     def record(
         self, image: str, where: str, *, key: str | None = None, split: str | None = None, **fields: Any
@@ -83,22 +70,7 @@ class Wanted:
         """
         key = key_of_name(image) if key is None else key
         path = picture_at(self.pictures, self.names.first.get(image, image), where, self.skips)
-        return Record(key, split or self.split_of(key), path, **fields)
-
-
-def named_split(wanted: Wanted, split: str | None, where: str) -> str | None:
-    """Return the split that an entry of a file names. If it names none, return the caller's split (or None)."""
-    named = (split or "").strip() or None
-    if named and wanted.split and usual_split(named) != usual_split(wanted.split):
-        wanted.skips.add(f"entries whose split is not the given {wanted.split!r} (the entry's split is used)", where)
-    return named or wanted.split
-
-
-def once_split(splits: dict[str, str | None], wanted: Wanted, image: str, split: str | None, value: JsonValue) -> None:
-    """Store the split that an entry names for its image. Raises DataError if an earlier entry named another split."""
-    named = named_split(wanted, split, value.where())
-    if named and usual_split(earlier := splits.setdefault(image, named) or "") != usual_split(named):
-        value.refuse(f"`{named}`", f"`{earlier}`, the split of an earlier entry with {image}", "split")
+        return Record(key, split or self.split or "", path, **fields)
 
 
 def files_of(records: Iterable[Record]) -> Iterator[Path]:
@@ -125,29 +97,15 @@ def unread(name: str) -> str:
     return f"files ending in {ending or 'nothing'} (not read)"
 
 
-class ByImage(Generic[Item]):
-    """Items of a file, such as captions, grouped by image, in the order in which images first occur."""
-
-    def __init__(self) -> None:
-        self._groups: dict[Any, tuple[str, list[Item]]] = {}
+class ByImage(dict[Any, tuple[str, list[Item]]], Generic[Item]):
+    """{image: (place of its first item, items)}: the items of a file, such as captions, grouped by image, in order."""
 
     def add(self, image: str | int, item: Item, where: str) -> None:
-        self._groups.setdefault(image, (where, []))[1].append(item)
-
-    def __contains__(self, image: object) -> bool:
-        return image in self._groups
-
-    def __len__(self) -> int:
-        return len(self._groups)
+        self.setdefault(image, (where, []))[1].append(item)
 
     def records(self, wanted: Wanted, made: Callable[[Any, tuple[Item, ...], str], Record]) -> list[Record]:
         """Return `made(name, items, place)` for each image. Images for which this raises DataError are skipped."""
-        return wanted.records(self, lambda one: made(*one))
-
-    def __iter__(self) -> Iterator[tuple[Any, tuple[Item, ...], str]]:
-        """Yield each image's name or number, its items, and the location of its first item."""
-        for image, (where, items) in self._groups.items():
-            yield image, tuple(items), where
+        return wanted.records(self, lambda image: made(image, tuple(self[image][1]), self[image][0]))
 
 
 @dataclass(frozen=True)
@@ -248,9 +206,9 @@ class Format:
 
     def records(self, wanted: Wanted, *sources: Source) -> list[Record]:
         """Read the records. Images with a random split are counted if the data names splits for other images."""
-        records = self.read(wanted := replace(wanted, drawn=set(), names=Names()), *sources)
-        file = sources[0].path
-        wanted.note_drawn(records, file.stem if file.is_file() else "")
+        splits, file = wanted.splits, sources[0].path
+        records = splits.fill(self.read(replace(wanted, names=Names()), *sources))
+        splits.note_drawn(records, file.stem if file.is_file() else "")
         return records
 
     def lacks(self, ending: str, names: Iterable[str]) -> list[str]:

@@ -1,9 +1,6 @@
 """Read an ImageFolder of the Hugging Face hub: images, and a metadata.jsonl or metadata.csv with captions."""
 
-import csv
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,19 +9,15 @@ from typing import Any
 from msgspec import Struct
 
 from diptych.core import Record
-from diptych.data.formats.format import ByImage, Source, Wanted, files_of, note_unread, once_split
-from diptych.data.formats.parsing import Pictures, Skips, check_utf8, each_json_line, read_lines
-from diptych.data.formats.splits import SHARES, usual_split
-from diptych.data.formats.values import JsonValue, Words, listed_texts, refuse
+from diptych.data.formats.columns import CAPTIONS, Table, first_texts
+from diptych.data.formats.format import ByImage, Source, Wanted, files_of, note_unread
+from diptych.data.formats.parsing import Pictures, each_json_line, read_lines
+from diptych.data.formats.splits import Splits
+from diptych.data.formats.values import JsonValue, Words, refuse
 
 NAMES = ("metadata.jsonl", "metadata.csv")  # the tables of a folder; if there are both, both are read
 CSV = ".csv"
-# A row of a csv file has at most this many lines. If a quote is not closed, only the row's first line is skipped.
-MOST_LINES = 100
-# Columns with captions; the first that is not empty is read.
-CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")
 UNREAD = ("question", "questions", "answer", "answers", "objects")  # columns of tasks other than captioning
-_NUMBER = re.compile(r"[-_. ]?\d+$")  # the number at the end of a folder's name, such as 2017 in test2017
 
 
 def tables(path: Path) -> list[Path]:
@@ -39,17 +32,6 @@ def fits(source: Source) -> bool:
     return source.has("file_name", ending=".jsonl") or (source.path.is_dir() and bool(tables(source.path)))
 
 
-@dataclass
-class _Read:
-    """Data collected from the rows of all tables."""
-
-    here: Wanted
-    # The captions of each image. Each caption has the path of the table that contains it.
-    captions: ByImage[tuple[str, Path]] = field(default_factory=ByImage[tuple[str, Path]])
-    splits: dict[str, str | None] = field(default_factory=dict)  # {image: split that its row names, or None}
-    named: set[str] = field(default_factory=set)  # names of the images that have a row
-
-
 def read(wanted: Wanted, source: Source) -> list[Record]:
     """Read one record per image; the key is the image's path in the folder.
 
@@ -60,117 +42,64 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
     root = source.path if whole else source.path.parent
     pictures = Pictures((root,), wanted=False) if isinstance(wanted.pictures, Pictures) else root
     here = replace(wanted, pictures=pictures) if whole else wanted
-    rows, listed = _Read(here), tables(root) if whole else [source.path]
-    for table in listed:
-        take = partial(_take, rows, table, table.parent.relative_to(root))
-        if table.suffix.lower() == CSV:
-            rows_of = fields_of(read_lines(table), table.name)
-            head = [name.strip() for name in next(rows_of, ("", [""]))[1]]
-            here.skips.every(rows_of, partial(_row, take, head), "row")
+    rows, listed = _Rows(here, here.splits), tables(root) if whole else [source.path]
+    for path in listed:
+        take = partial(rows.take, path, path.parent.relative_to(root))
+        if path.suffix.lower() == CSV:
+            table = Table(read_lines(path), path.name)
+            here.skips.every(table.rows, partial(_row, table, take), "row")
         else:
-            each_json_line(table, here.skips, take)
-    records = rows.captions.records(here, partial(_record, rows))
+            each_json_line(path, here.skips, take)
+    records = rows.captions.records(here, rows.record)
     if whole:
         taken = {*listed, *(root / name for name in rows.named), *files_of(records)}
         note_unread(here.skips, root, taken, "images without a row in a table (not read)")
     return records
 
 
-def _record(rows: _Read, name: str, given: tuple[tuple[str, Path], ...], where: str) -> Record:
-    here, first = rows.here, dict[str, Path]()
-    captions = tuple(text for text, table in given if first.setdefault(text, table) == table)
-    if len(captions) < len(given):
-        here.skips.add("captions that are in two tables (kept once)", where, len(given) - len(captions))
-    named, inner = rows.splits.get(name), None if here.split else _split_of(name, here.skips)
-    if named and inner and usual_split(named) != inner:
-        here.skips.add("entries whose split is not that of their folder (the entry's split is used)", where)
-    split = named or here.split or inner
-    return here.record(name, where, key=name, split=split, captions=captions)
-
-
-def _split_of(name: str, skips: Skips) -> str | None:
-    """Return the split named by a folder in an image's path, such as `test` for test2017; the outermost one counts."""
-    for folder in name.split("/")[:-1]:
-        if (split := usual_split(folder)) in SHARES:
-            return split
-        if (split := usual_split(_NUMBER.sub("", folder))) in SHARES:
-            skips.add(f"images of the folder {folder[:40]!r} (read as the split {split!r})", name)
-            return split
-    return None
-
-
-def fields_of(lines: Sequence[str], name: str, between: str = ",") -> Iterator[tuple[str, list[str]]]:
-    """Yield the location and the fields of each row of a table, its head first. `name` is the file's name.
-
-    The fields of an invalid row are empty, or not as many as those of the head.
-    """
-    head, at = list[str](), 0
-    while at < len(lines):
-        where, fields, end = f"{name} line {at + 1}", list[str](), at + 1
-        for end in range(at + 1, min(at + MOST_LINES, len(lines)) + 1):
-            if between == "\t" and between in "".join(lines[at + 1 : end]):
-                break  # a line with a tab begins the next row
-            with suppress(csv.Error):
-                fields = next(csv.reader([f"{line}\n" for line in lines[at:end]], delimiter=between, strict=True), [])
-                break
-        if between == "\t" and not fields and lines[at].strip():
-            fields, end = lines[at].split(between), at + 1  # with tabs, a lone quote is part of the text
-        while between == "\t" and len(fields) > len(head) > 0 and not fields[-1].strip():
-            fields.pop()
-        at = end if not head or len(fields) == len(head) else at + 1
-        if fields or lines[at - 1].strip():
-            head = head or fields
-            yield where, fields
-
-
-def _row(take: Callable[[JsonValue], None], head: list[str], row: tuple[str, list[str]]) -> None:
-    where, fields = row
-    check_utf8(",".join(fields), where)
-    if len(fields) != len(head):
-        refuse(where, f"{len(fields) or 'no'} fields", f"the {len(head)} fields {', '.join(head)}")
-    cells: dict[str, Any] = dict(zip(head, fields, strict=True))
-    take(JsonValue(cells | {name: listed_texts(cells[name]) for name in CAPTIONS if name in cells}, where))
-
-
-def first_texts(columns: dict[str, Any], skips: Skips, where: str) -> Any:
-    """Return the texts of the first column that has some, as a list.
-
-    Rows whose other columns have different texts are counted in `skips`.
-    """
-    texts = {name: [one] if isinstance(one, str) else one for name, one in columns.items()}
-    filled = [name for name, listed in texts.items() if _has_text(listed)]
-    read = next(iter([*filled, *texts]), "")
-    for name in filled[1:]:
-        if texts[name] != texts[read]:
-            skips.add(f"rows with {read!r} and other texts in {name!r} (read: {read!r})", where)
-    return texts.get(read)
-
-
-def _has_text(listed: object) -> bool:
-    return isinstance(listed, list) and any(isinstance(one, str) and one.strip() for one in listed)
+def _row(table: Table, take: Callable[[JsonValue], None], row: tuple[str, list[str]]) -> None:
+    (where, fields), cells = row, table.cells(row)
+    if not cells:
+        refuse(where, f"{len(fields) or 'no'} fields", f"the {len(table.head)} fields {', '.join(table.head)}")
+    take(JsonValue(cells, where))
 
 
 class _Split(Struct):
     split: Words | None = None
 
 
-def _take(rows: _Read, table: Path, folder: Path, value: JsonValue) -> None:
-    line, where, skips = value.read(dict[str, Any]), value.where(), rows.here.skips
-    given = line.get("file_name")
-    captions = first_texts({name: line[name] for name in CAPTIONS if name in line}, skips, where)
-    if not isinstance(given, str) or not given.strip():
-        value.refuse("a line without `file_name`", "the image's name as `file_name`")
-    rows.named.add(written := f"{folder}/{given}" if folder.parts else given)
-    name = rows.here.name_of(written, where)
-    if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
-        value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(CAPTIONS)}")
-    for column in UNREAD:
-        if line.get(column):
+@dataclass
+class _Rows:
+    """The rows of all tables."""
+
+    here: Wanted
+    splits: Splits
+    # The captions of each image. Each caption has the path of the table that contains it.
+    captions: ByImage[tuple[str, Path]] = field(default_factory=ByImage[tuple[str, Path]])
+    named: set[str] = field(default_factory=set)  # names of the images that have a row
+
+    def take(self, table: Path, folder: Path, value: JsonValue) -> None:
+        line, where, skips = value.read(dict[str, Any]), value.where(), self.here.skips
+        given, captions = line.get("file_name"), first_texts(line, CAPTIONS, skips, where)
+        if not isinstance(given, str) or not given.strip():
+            value.refuse("a line without `file_name`", "the image's name as `file_name`")
+        self.named.add(written := f"{folder}/{given}" if folder.parts else given)
+        name = self.here.name_of(written, where)
+        if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
+            value.refuse("no caption", f"a text, or a list of texts, under one of {', '.join(CAPTIONS)}")
+        for column in filter(line.get, UNREAD):
             skips.add(f"rows with {column!r} (only captions are read)", where)
-    words, split = JsonValue(captions, where).read(list[Words]), value.read(_Split).split
-    once_split(rows.splits, rows.here, name, split, value)
-    for caption in words or [""]:
-        if caption.strip():
-            rows.captions.add(name, (caption, table), where)
-        else:
-            skips.add("empty captions", where)
+        words = JsonValue(captions, where).read(list[Words])
+        self.splits.note(name, value.read(_Split).split, value)
+        for caption in words or [""]:
+            if caption.strip():
+                self.captions.add(name, (caption, table), where)
+            else:
+                skips.add("empty captions", where)
+
+    def record(self, name: str, given: tuple[tuple[str, Path], ...], where: str) -> Record:
+        first = dict[str, Path]()
+        captions = tuple(text for text, table in given if first.setdefault(text, table) == table)
+        if len(captions) < len(given):
+            self.here.skips.add("captions that are in two tables (kept once)", where, len(given) - len(captions))
+        return self.here.record(name, where, key=name, split=self.splits.of_folder(name, where), captions=captions)

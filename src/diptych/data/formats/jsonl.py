@@ -39,7 +39,6 @@ from diptych.data.formats import parsing, values
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.masks import Outlines, mask_of
 from diptych.data.formats.parsing import Skips, answer_kind, each_json_line, image_id_of, named_captions, picture_at
-from diptych.data.formats.splits import usual_split
 from diptych.runtime.errors import DataError
 from diptych.vision.image_files import orientation, picture_size, same_shape
 
@@ -132,7 +131,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
     Raises DataError if no record is left.
     """
     reader = _LineReader(wanted.skips, lines.path.parent, wanted.stored_boxes)
-    records, splits, ids, keys = dict[str, Record](), dict[str, str](), dict[str, int](), set[str]()
+    records, splits, ids, keys = dict[str, Record](), wanted.splits, dict[str, int](), set[str]()
 
     def take(value: values.JsonValue) -> None:
         line = value.read(_Line)
@@ -142,8 +141,8 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
         if close := [*sorted(new & MEANT), *get_close_matches("split", new, 1, 0.75)]:
             wanted.skips.add(f"key {close[0]!r} is not read; did you mean split?", value.where())
         keys.update(value.value)
-        if split and usual_split(earlier := splits.get(name, split)) != usual_split(split):
-            value.refuse(f"`{split}`", f"`{earlier}`, the split of an earlier line with {name}", "split")
+        if split:
+            splits.check(name, split, value, "line")
         old = records.get(name) or wanted.record(name, value.where(), key=name)
         if line.image_id is not None:
             if (known := ids.setdefault(name, line.image_id)) != line.image_id:
@@ -151,7 +150,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
             old = replace(old, image_id=image_id_of(name, line.image_id))
         records[name] = reader.added(old, value)
         if split:
-            splits[name] = split
+            splits.named[name] = split
 
     each_json_line(lines.path, wanted.skips, take)
     tagged = wanted.records(records.values(), lambda record: reader.with_known_tags(record, lines.path.name))
@@ -162,8 +161,7 @@ def read(wanted: Wanted, lines: Source) -> list[Record]:
             f"{lines.path.name}: found nothing to train on ({why}), expected lines with captions, or with a question "
             "and answers; add some"
         )
-    wanted.drawn.difference_update(splits)
-    return [replace(record, split=splits.get(record.key) or record.split) for record in filled]
+    return [replace(record, split=splits.named.get(record.key) or record.split) for record in filled]
 
 
 @dataclass(frozen=True)
@@ -221,17 +219,15 @@ class _LineReader:
     def _with_captions(self, record: Record, value: values.JsonValue) -> Record:
         line = value.read(_CaptionsOfLine)
         if line.caption_ids and len(line.caption_ids) != len(line.captions):
-            value.refuse(
-                f"{len(line.caption_ids)} ids", f"one for each of {len(line.captions)} captions", "caption_ids"
-            )
+            one_each = f"one for each of {len(line.captions)} captions"
+            value.refuse(f"{len(line.caption_ids)} ids", one_each, "caption_ids")
         texts = value.inner("captions")
 
         def one(at: int) -> tuple[str, Any]:
             if not (text := texts.inner(at).read(_TEXT)).strip():
                 self.skips.add("empty captions", texts.inner(at).where())
-            if (given := line.caption_ids[at] if line.caption_ids else None) is not None and not values.text_of_id(
-                given
-            ):
+            given = line.caption_ids[at] if line.caption_ids else None
+            if given is not None and not values.text_of_id(given):
                 self.skips.add("caption ids that are neither a text nor a whole number", value.where("caption_ids"))
             return text, given
 
@@ -249,11 +245,8 @@ class _LineReader:
         size = self._size(record, value)
         record = replace(record, size=size)
         if "objects" in value.value:
-            count = len(value.read(_Things).objects)
-            listed = value.inner("objects")
-            objects = tuple(
-                self.skips.each(listed, _Thing, lambda one, place: self._object(one, size, place.where("box")))
-            )
+            count, listed = len(value.read(_Things).objects), value.inner("objects")
+            objects = tuple(self.skips.each(listed, _Thing, lambda one, at: self._object(one, size, at.where("box"))))
             if len(objects) < count:
                 self.lost.add(record.key)
             if record.objects and record.objects != objects:

@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct, UnsetType
 from diptych.core import Expression, Record
 from diptych.data.formats.coco import CROWDS, CocoImage, CocoImages
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Once, image_id_of, key_of_name
+from diptych.data.formats.parsing import Once, image_id_of
 from diptych.data.formats.values import Box, Corners, JsonValue, Text
 from diptych.runtime import unpickle
 
@@ -57,8 +57,8 @@ class _RefBox(Struct):
 def read(wanted: Wanted, refs: Source, instances: Source | None = None) -> list[Record]:
     """Read one record for each image that has expressions.
 
-    The split is the split that a ref names, else `wanted.split`. `instances` is required if the refs have no boxes.
-    Raises DataError for an image in two splits.
+    The split is the split that the image's refs name, else `wanted.split`. `instances` is required if the refs have no
+    boxes. Raises DataError for an image in two splits.
     """
     pickled = refs.path.suffix.lower() in PICKLES
     file = JsonValue(unpickle.load(refs.path), refs.path.name) if pickled else refs.json
@@ -97,8 +97,8 @@ class _Expressions:
         with self._once.of(ref.ref_id, value.where()):
             if (image := self._images.of(ref.image_id, value)) is None:
                 return
-            split = self._wanted.split_of(key_of_name(image.file_name)) if ref.split is UNSET else ref.split
-            self._check_split(image.id, split, value)
+            if ref.split is not UNSET:
+                self._check_split(image.id, ref.split, value)
             if isinstance(ref, _BoxedRef):
                 corners, is_crowd = ref.bbox, ref.iscrowd
             elif ref.ann_id in self._boxes:
@@ -134,12 +134,9 @@ class _Expressions:
             self._mixed[0].refuse(self._mixed[1], one_split)
 
         def record(number: int, items: tuple[Expression, ...], where: str) -> Record:
-            image, split = self._images.by_id[number], self._splits[number]
-            fields: dict[str, Any] = {
-                "size": image.size,
-                "expressions": items,
-                "image_id": image_id_of(image.file_name, number),
-            }
-            return self._wanted.record(image.file_name, where, split=split, **fields)
+            image, split = self._images.by_id[number], self._splits.get(number)
+            image_id = image_id_of(image.file_name, number)
+            own: dict[str, Any] = {"size": image.size, "image_id": image_id, "expressions": items}
+            return self._wanted.record(image.file_name, where, split=split, **own)
 
         return self._by_image.records(self._wanted, record)

@@ -61,7 +61,7 @@ def read(wanted: Wanted, source: Source) -> list[Record]:
                 skips.add("captions of several lines (each file is one caption)", f"{shard / captions[keys[key]]}")
             if text:
                 full = f"{shard.stem}/{key}"
-                records.append(Record(full, wanted.split_of(full), shard / name, captions=(text,)))
+                records.append(Record(full, wanted.split or "", shard / name, captions=(text,)))
             else:
                 why = "images without a caption" if captions[keys[key]] == notes.get(key) else "empty captions"
                 skips.add(why, f"{shard / name}")

@@ -226,6 +226,9 @@ def test_refcoco_as_it_is_downloaded(folder: Path) -> None:
         DataError, match=r"\[1\]: found a ref of split 'train' on an image with refs of 'testA', expected .* umd splits"
     ):
         read(manifest(folder, images="val2014", refcoco=["refs.json", "instances.json"]))
+    saved(folder, "refs.json", [{k: v for k, v in both[1].items() if k != "split"}, OFFICIAL[0]])
+    (one,) = read(manifest(folder, images="val2014", refcoco=["refs.json", "instances.json"]), split="val")
+    assert one.split == "testA"
     saved(folder, "refs.json", [OFFICIAL[0] | {"ann_id": 5}])
     with pytest.raises(
         DataError, match=r"\[0\].ann_id: found the annotation id 5, expected one that instances.json has"
