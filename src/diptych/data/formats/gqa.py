@@ -27,8 +27,7 @@ def read(wanted: Wanted, questions: Source) -> list[Record]:
         value = questions.json.inner(key)
         one = value.read(_GqaQuestion)
         answers = () if one.answer is UNSET else (one.answer,)
-        kind = answer_kind(answers) if answers else "other"
-        by_image.add(one.image_id, Question(key, one.question, answers, kind), value.where())
+        by_image.add(one.image_id, Question(key, one.question, answers, answer_kind(answers)), value.where())
 
     wanted.skips.every(questions.json.read(dict[str, Any]), take, "question")
     return by_image.records(wanted, lambda name, items, where: wanted.record(f"{name}.jpg", where, questions=items))

@@ -1,4 +1,4 @@
-"""Read VQA v2: questions with ten answers each (visualqa.org)."""
+"""Read VQA v2 (visualqa.org), A-OKVQA (allenai/aokvqa) and VizWiz-VQA (vizwiz.org): questions with ten answers each."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from diptych.core import Question, Record
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Once, Skips, image_id_of
+from diptych.data.formats.parsing import Once, Skips, answer_kind, image_id_of
 from diptych.data.formats.values import JsonValue, Text, Words
 
 _SUBSETS = {"test-dev2015": "test2015"}  # the questions of test-dev2015 are about images of test2015
@@ -33,6 +33,20 @@ class _Answered(Struct):
     answers: list[Any]
     image_id: int | None = None
     answer_type: Text = "other"  # absent in some exported files
+
+
+class _Listed(Struct):
+    question: Text
+    image: Text | None = None  # absent in A-OKVQA, whose images have COCO's names of 2017
+    question_id: Text | None = None
+    split: Words | None = None
+    answers: list[_Answer] = []
+    direct_answers: list[Words] = []
+    difficult_direct_answer: bool = False
+
+
+class _Numbered(Struct):
+    image_id: int
 
 
 def read(
@@ -86,3 +100,30 @@ def _answers(file: JsonValue, skips: Skips) -> dict[int, tuple[tuple[str, ...], 
 
     skips.each(file.lists("annotations")[0], _Answered, take)
     return answers
+
+
+def read_list(wanted: Wanted, questions: Source) -> list[Record]:
+    """Read a list of questions of VizWiz-VQA or A-OKVQA: one record per image. Test sets have no answers.
+
+    VizWiz-VQA has one question per image, whose key is the image's name. Questions of A-OKVQA with the mark
+    `difficult_direct_answer` have only choices to be answered by; they are counted in `wanted.skips` and left out.
+    """
+    by_image, once, skips, splits = ByImage[Question](), Once("question id"), wanted.skips, wanted.splits
+
+    def take(one: _Listed, value: JsonValue) -> None:
+        where = value.where()
+        name = wanted.name_of(one.image or f"{value.read(_Numbered).image_id:012d}.jpg", where)
+        with once.of(key := one.question_id or name, where):
+            if one.difficult_direct_answer:
+                skips.add("questions marked as difficult_direct_answer", where)
+                return
+            splits.note(name, one.split, value)
+            given = [*(each.answer for each in one.answers), *one.direct_answers]
+            words = skips.filled(JsonValue(given, value.file, value.place), "empty answers")
+            by_image.add(name, Question(key, one.question, words, answer_kind(words)), where)
+
+    def record(name: str, items: tuple[Question, ...], where: str) -> Record:
+        return wanted.record(name, where, split=splits.named.get(name), questions=items)
+
+    skips.each(questions.json, _Listed, take)
+    return by_image.records(wanted, record)
