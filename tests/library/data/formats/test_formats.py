@@ -97,6 +97,13 @@ def test_folders(folder: Path) -> None:
     (folder / "empty").mkdir()
     with pytest.raises(DataError, match=r"no images in .*empty; expected some, .*diptych data formats"):
         read(folder / "empty")
+    for split in ("train", "val"):
+        (folder / f"by_split/{split}").mkdir(parents=True)
+        (folder / f"by_split/{split}/00000.tar").touch()
+    with pytest.raises(
+        DataError, match=r"no images in .*by_split; pass a folder of tars \(train, val\), or a manifest"
+    ):
+        read(folder / "by_split")
 
 
 @pytest.mark.parametrize(("file", "content", "nearest"), [
