@@ -3,7 +3,6 @@
 import io
 import math
 import shutil
-from contextlib import suppress
 
 import pytest
 import torch
@@ -56,17 +55,6 @@ def test_a_resume_after_any_step_is_bitwise_equal(tmp_path, kind, log_every, mon
         assert weights_hash(folder) == weights_hash(tmp_path / "whole")
         assert (again.history, again.best_step) == (result.history, result.best_step)
         assert lines(folder) == lines(tmp_path / "whole")
-
-
-def test_on_log_gets_the_steps_after_the_last_checkpoint_again(tmp_path, monkeypatch):
-    """Each step is in metrics.jsonl once; docs/python.md names both."""
-    given = []
-    monkeypatch.setattr(CutBatches, "cut", 5)
-    for batches in (CutBatches(4), ToyBatches(4)):
-        with suppress(Cut):
-            toy_train(tmp_path, batches=batches, checkpoint_every=3, on_log=lambda line: given.append(line["step"]))
-    assert given == [1, 2, 3, 4, 5, 4, 5, 6]
-    assert [line["step"] for line in lines(tmp_path)] == [1, 2, 3, 4, 5, 6]
 
 
 class InEpochs(ToyBatches):

@@ -59,8 +59,8 @@ def _pictures(wanted: Wanted, folder: Source) -> list[Record]:
     note_unread(wanted.skips, folder.path, set(images), "images (not read)")
     if not images:
         tars = ", ".join(sorted({tar.parent.name for tar in folder.path.glob(f"*/{web.TARS}")}))
-        way = f"pass a folder of tars ({tars}), or a manifest" if tars else "expected some, or a file of a known format"
-        raise DataError(f"no images in {folder.path}; {way}; {LIST_THEM}")
+        tip = f"pass a folder of tars ({tars}), or a manifest" if tars else "expected some, or a file of a known format"
+        raise DataError(f"no images in {folder.path}; {tip}; {LIST_THEM}")
     # Bytes of a file name that are not UTF-8 are escaped, because a key must be text.
     names = (os.fsencode(image.relative_to(folder.path)).decode("utf-8", "backslashreplace") for image in images)
     return [Record(name, image=image) for name, image in zip(names, images, strict=True)]
