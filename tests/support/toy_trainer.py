@@ -193,6 +193,7 @@ def toy_train(
     fingerprint: str = "",
     console: Console | None = None,
     begin: Callable[[], None] | None = None,
+    on_log: Callable[[dict[str, Any]], Any] | None = None,
     **training: Any,
 ) -> Result:
     """Trains a toy, with much that can be told by its weights switched on."""
@@ -212,6 +213,7 @@ def toy_train(
         fingerprint=fingerprint,
         console=console or Console(stderr=True, quiet="PYTEST_CURRENT_TEST" in os.environ),
         begin=begin,
+        on_log=on_log,
     )
 
 

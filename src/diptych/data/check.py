@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from typing import Any
+from unicodedata import normalize
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ from diptych.core.shares import FEWEST
 from diptych.data.extract.extract import misplaced_boxes
 from diptych.data.findings import EXAMPLES, KINDS, NO_TEXT, TURNED, CheckFinding, CheckReport, Severity
 from diptych.data.leakage import UNKNOWN, Fingerprints, Leakage, SeenImages, copies_across
-from diptych.data.store.mirror import turn_of
+from diptych.data.store.mirror import is_foreign, turn_of
 from diptych.data.store.store import FAILURES, Store
 from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.files import parse_json, text_of
@@ -198,7 +199,7 @@ class _Checker:
     def _words(self, record: Record) -> None:
         words = record.words()
         self.covered.update({name: 1 for name, items in words.items() if items})
-        for text in record.marked("text", "tagged"):
+        for text in (normalize("NFC", one) for one in record.marked("text", "tagged")):
             # The tokenizers library converts every Σ to σ. `str.lower` of a whole word would end in ς.
             lower = "".join(map(str.lower, text)) if "Σ" in text else text.lower()
             self.capitals += text != lower
@@ -207,6 +208,8 @@ class _Checker:
                 self.scored_letters.update(dict.fromkeys(new, record.key))
             else:
                 self.letters.update(lower)
+        if is_foreign(record):
+            self.add("text not in English", record.key)
         for caption in record.captions:
             if not caption.strip():
                 self.add("caption empty", record.key)

@@ -48,6 +48,7 @@ KINDS: dict[str, tuple[Severity, str]] = {
     NO_TEXT: ("warning", "no image has captions, questions or other words: images can be captioned and searched"),
     "no words": ("warning", "the image has no text, so no task uses it"),
     "letters not in training": ("warning", "a vocabulary trained on the training texts encodes them as [UNK]"),
+    "text not in English": ("warning", "data.mirror never mirrors the image: only English words for sides are swapped"),
     "tag of nothing": ("warning", "a text has a tag [k], but the image has no object k: the tag is read as plain text"),
     "tag without a region": ("warning", "no region overlaps the tagged object: the tag is read without a region"),
     "expression without a region": ("warning", "no region has IoU 0.5 with its box: not trained on, scored as wrong"),

@@ -1,5 +1,6 @@
 """Progress bars with count, speed and time left. Without a terminal, lines are printed at growing intervals."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -133,5 +134,6 @@ def time_left(seconds: float) -> str:
 
 
 def tell(console: Console, message: str) -> None:
-    """Print a message unchanged. rich would read brackets as markup and wrap lines."""
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    """Print a message unchanged, in the first process of a run. rich would read brackets as markup and wrap lines."""
+    if os.environ.get("RANK", "0") == "0":
+        console.print(message, markup=False, highlight=False, soft_wrap=True)

@@ -191,6 +191,14 @@ def test_letters_that_no_training_text_has() -> None:
     assert not faults(check([good("a"), good("b", split="val", captions=("CAT",))], pictures=False))
 
 
+def test_a_letter_in_either_unicode_form_is_one_and_other_languages_are_counted() -> None:
+    """Training puts texts in NFC; and it does not mirror images whose texts are not English."""
+    train, val = good("a", captions=("the café",)), good("b", split="val", captions=("the cafe\u0301",))
+    assert not faults(check([train, val], pictures=False))
+    found = one(check([train, good("c", captions=("der Hund links",))], pictures=False))
+    assert (found.kind, found.severity, found.examples) == ("text not in English", "warning", ["c"])
+
+
 def test_words_that_mean_a_place() -> None:
     """The one region is (0.1, 0.2, 0.5, 0.6): an expression beside it, a tag beside it, and a tag of nothing."""
     here, beside = (0.1, 0.2, 0.5, 0.6), (0.6, 0.6, 0.9, 0.9)

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from diptych.runtime.progress import advancing, bar, time_left
+from diptych.runtime.progress import advancing, bar, tell, time_left
 from diptych.runtime.terminal import WIDE, columns, heading, make_console
 from tests.support import zygote
 
@@ -137,3 +137,15 @@ def test_the_time_left_is_known_from_the_first_batch(monkeypatch: pytest.MonkeyP
     first, second = in_a_pipe(monkeypatch, work).splitlines()
     assert re.fullmatch(r"extracting 64/640 pictures, 9 min left, until \d\d:\d\d", first)
     assert re.fullmatch(r"extracting 128/640 pictures, 8 min left, until \d\d:\d\d", second)
+
+
+@pytest.mark.parametrize(("rank", "wanted"), [(None, "a note\n"), ("0", "a note\n"), ("1", "")])
+def test_notes_are_printed_by_the_first_process_alone(
+    rank: str | None, wanted: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if rank is None:
+        monkeypatch.delenv("RANK", raising=False)
+    else:
+        monkeypatch.setenv("RANK", rank)
+    tell(make_console(), "a note")
+    assert capsys.readouterr().err == wanted

@@ -4,6 +4,7 @@ import re
 import signal
 import threading
 import time
+from contextlib import suppress
 from io import StringIO
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from diptych.training.log import SMOOTHED, Log, LogLine
 from diptych.training.ranks import Ranks
 from diptych.training.stopping import StopRequest
 from diptych.training.trainer import TrainerRun
+from tests.support.cut_batches import Cut, CutBatches
 from tests.support.toy_trainer import ToyBatches, ToyModel, ToySchedule, lines, toy_train
 
 
@@ -319,3 +321,14 @@ def test_what_does_not_go_together_is_refused(options, message):
 def test_validation_wants_all_or_nothing(tmp_path):
     with pytest.raises(RecipeError, match="pass all or none"):
         toy_train(tmp_path, validate_every=1, validate=None)
+
+
+def test_on_log_gets_the_steps_after_the_last_checkpoint_again(tmp_path, monkeypatch):
+    """Each step is in metrics.jsonl once; docs/python.md names both."""
+    given = []
+    monkeypatch.setattr(CutBatches, "cut", 5)
+    for batches in (CutBatches(4), ToyBatches(4)):
+        with suppress(Cut):
+            toy_train(tmp_path, batches=batches, checkpoint_every=3, on_log=lambda line: given.append(line["step"]))
+    assert given == [1, 2, 3, 4, 5, 4, 5, 6]
+    assert [line["step"] for line in lines(tmp_path)] == [1, 2, 3, 4, 5, 6]

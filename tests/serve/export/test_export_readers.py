@@ -185,7 +185,8 @@ def test_the_program_imports_nothing_of_diptych_and_defines_no_name_twice() -> N
     named |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in named} == {
         "__future__", "collections", "dataclasses", "functools", "hashlib", "io", "itertools", "json", "pathlib", "re",
-        "sys", "types", "typing", "warnings", "numpy", "PIL", "onnxruntime", "sacremoses", "torch", "tokenizers",
+        "sys", "types", "typing", "unicodedata", "warnings", "numpy", "PIL", "onnxruntime", "sacremoses", "torch",
+        "tokenizers",
     }  # fmt: skip
     defined: Counter[str] = Counter()
     for node in tree.body:

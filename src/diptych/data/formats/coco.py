@@ -43,6 +43,8 @@ class _Caption(Struct):
     image_id: int
     caption: Words
     id: Any = None
+    is_rejected: bool = False  # marks of VizWiz-Captions
+    is_precanned: bool = False
 
 
 class _Instance(Struct):
@@ -63,8 +65,8 @@ class _Category(Struct):
 def read_captions(wanted: Wanted, file: Source) -> list[Record]:
     """Read `captions_*.json`: one record per image, in the file's order.
 
-    Empty captions are counted in `wanted.skips` and left out. The key is the image's name without its suffix, as in all
-    readers of data sets with COCO images.
+    Captions that are empty, or that VizWiz-Captions marks as rejected or precanned, are counted in `wanted.skips` and
+    left out. The key is the image's name without its suffix, as in all readers of data sets with COCO images.
     """
     listed, notes = file.json.lists("images", "annotations")
     images = CocoImages(listed, wanted)
@@ -74,7 +76,9 @@ def read_captions(wanted: Wanted, file: Source) -> list[Record]:
     def take(note: _Caption, value: JsonValue) -> None:
         if (image := images.of(note.image_id, value)) is None:
             return
-        if words := note.caption.strip():
+        if note.is_rejected or note.is_precanned:
+            wanted.skips.add("captions marked as rejected or precanned", value.where())
+        elif words := note.caption.strip():
             captions[image.id].append((words, note.id))
             if (number := text_of_id(note.id)) is not None and number in ids:
                 wanted.skips.add("caption ids that occur twice (both captions are kept)", value.where("id"))

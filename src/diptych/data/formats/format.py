@@ -166,24 +166,16 @@ class Source:
                 return _is_object(parsed_line(self.path, *names).value, names)
         return _is_object(self._value(ending), names)
 
-    def values_have(self, *names: str) -> bool:
-        """Return True if the file is a JSON object and one of its first values is an object with these keys."""
-        value = self._value()
-        return isinstance(value, dict) and _any_has(value.values(), names)
-
     def first_has(self, name: str, list_of: str = "") -> bool:
-        """Return True if one of the first objects of the file's JSON list has the key `name`.
+        """Return True if one of the first objects in the file's JSON list or object has the key `name`.
 
         With `list_of`, the file is an object that has the list under the key `list_of`.
         """
         value = self._value()
         if list_of:
             value = value.get(list_of) if isinstance(value, dict) else None
-        return isinstance(value, list) and _any_has(value, [name])
-
-
-def _any_has(values: Iterable[Any], names: Sequence[str]) -> bool:
-    return any(_is_object(value, names) for value in islice(values, LOOKED_AT))
+        entries = value.values() if isinstance(value, dict) else value
+        return isinstance(value, list | dict) and any(_is_object(one, [name]) for one in islice(entries, LOOKED_AT))
 
 
 def _is_object(value: Any, names: Sequence[str]) -> bool:

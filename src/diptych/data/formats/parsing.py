@@ -374,8 +374,8 @@ def key_of(split: str, image_id: int) -> str:
 
 
 def answer_kind(answers: tuple[str, ...]) -> str:
-    """Return VQA v2's answer type of the most frequent answer: yes/no, number or other."""
-    most = max(set(answers), key=lambda answer: (answers.count(answer), answer)).lower().strip(" .!?").replace(",", "")
+    """Return VQA v2's answer type of the most frequent answer: yes/no, number or other (also without answers)."""
+    most = max({*answers, ""}, key=lambda one: (answers.count(one), one)).lower().strip(" .!?").replace(",", "")
     if most in ("yes", "no"):
         return "yes/no"
     return "number" if most.isdecimal() else "other"

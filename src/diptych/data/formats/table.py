@@ -15,7 +15,6 @@ from diptych.data.formats import (
     conceptual,
     flickr8k,
     flickr30k,
-    gqa,
     hateful_memes,
     image_folder,
     jsonl,
@@ -59,7 +58,9 @@ def _pictures(wanted: Wanted, folder: Source) -> list[Record]:
     images = find_pictures(folder.path)
     note_unread(wanted.skips, folder.path, set(images), "images (not read)")
     if not images:
-        raise DataError(f"no images in {folder.path}; expected some, or a file of a known format; {LIST_THEM}")
+        tars = ", ".join(sorted({tar.parent.name for tar in folder.path.glob(f"*/{web.TARS}")}))
+        tip = f"pass a folder of tars ({tars}), or a manifest" if tars else "expected some, or a file of a known format"
+        raise DataError(f"no images in {folder.path}; {tip}; {LIST_THEM}")
     # Bytes of a file name that are not UTF-8 are escaped, because a key must be text.
     names = (os.fsencode(image.relative_to(folder.path)).decode("utf-8", "backslashreplace") for image in images)
     return [Record(name, image=image) for name, image in zip(names, images, strict=True)]
@@ -98,8 +99,11 @@ FORMATS: dict[str, Format] = {
                        names=("images", "annotations", "caption")),
     "vqa": Format("VQA v2's questions .json", lambda s: s.has("questions", "data_subtype"), vqa2.read,
                   ("questions", "annotations"), names=("questions", "data_subtype", "question_id", "question")),
-    "gqa": Format("GQA's questions .json", lambda s: s.values_have("imageId", "question"), gqa.read,
+    "gqa": Format("GQA's questions .json", lambda s: s.first_has("imageId"), vqa2.read_list,
                   names=("imageId", "question")),
+    "question-list": Format("VizWiz-VQA's or A-OKVQA's list of questions, a .json",
+                            lambda s: s.first_has("question") and not s.first_has("answer"), vqa2.read_list,
+                            names=("image", "question", "answers")),
     "visual-genome": Format("Visual Genome's region_descriptions.json", lambda s: s.first_has("regions"),
                             visual_genome.read_regions, names=("regions", "id")),
     "visual-genome-qa": Format("its question_answers.json", lambda s: s.first_has("qas"), visual_genome.read_questions,

@@ -1,13 +1,13 @@
-"""Read VQA v2: questions with ten answers each (visualqa.org)."""
+"""Read questions with answers: VQA v2 (visualqa.org), GQA (cs.stanford.edu/people/dorarad/gqa), VizWiz-VQA, A-OKVQA."""
 
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from diptych.core import Question, Record
 from diptych.data.formats.format import ByImage, Source, Wanted
-from diptych.data.formats.parsing import Once, Skips, image_id_of
+from diptych.data.formats.parsing import Once, Skips, answer_kind, image_id_of
 from diptych.data.formats.values import JsonValue, Text, Words
 
 _SUBSETS = {"test-dev2015": "test2015"}  # the questions of test-dev2015 are about images of test2015
@@ -33,6 +33,19 @@ class _Answered(Struct):
     answers: list[Any]
     image_id: int | None = None
     answer_type: Text = "other"  # absent in some exported files
+
+
+class _Asked(Struct, rename={"stem": "imageId", "number": "image_id"}):
+    question: Text
+    image: Text | None = None  # the image's name, in VizWiz-VQA
+    stem: Text | None = None  # the name without .jpg, in GQA
+    number: int | None = None  # the number in the name that COCO gives the image since 2017, in A-OKVQA
+    question_id: Text | None = None
+    split: Words | None = None
+    answer: Text | UnsetType = UNSET
+    answers: list[_Answer] = []
+    direct_answers: list[Words] = []
+    difficult_direct_answer: bool = False
 
 
 def read(
@@ -86,3 +99,37 @@ def _answers(file: JsonValue, skips: Skips) -> dict[int, tuple[tuple[str, ...], 
 
     skips.each(file.lists("annotations")[0], _Answered, take)
     return answers
+
+
+def read_list(wanted: Wanted, questions: Source) -> list[Record]:
+    """Read GQA's {"QUESTION_ID": {...}}, or a list of VizWiz-VQA or A-OKVQA: one record per image.
+
+    Questions of test sets have no answers. VizWiz-VQA has one question per image, whose key is the image's name.
+    Questions that A-OKVQA marks with `difficult_direct_answer`, because only their choices can answer them, are counted
+    in `wanted.skips` and left out.
+    """
+    by_image, once, skips, splits = ByImage[Question](), Once("question id"), wanted.skips, wanted.splits
+
+    def take(at: Any) -> None:
+        value = questions.json.inner(at)
+        one, where = value.read(_Asked), value.where()
+        stem = one.stem if one.number is None else f"{one.number:012d}"
+        if (file := one.image or (stem and f"{stem}.jpg")) is None:
+            value.refuse("no image", "one, as `imageId` (GQA), `image` (VizWiz-VQA) or `image_id` (A-OKVQA)")
+        name = wanted.name_of(file, where)
+        with once.of(key := one.question_id or (at if isinstance(at, str) else name), where):
+            if one.difficult_direct_answer:
+                skips.add("questions marked as difficult_direct_answer", where)
+                return
+            splits.note(name, one.split, value)
+            given = [*(each.answer for each in one.answers), *one.direct_answers]
+            listed = skips.filled(JsonValue(given, value.file, value.place), "empty answers")
+            words = listed if one.answer is UNSET else (one.answer,)
+            by_image.add(name, Question(key, one.question, words, answer_kind(words)), where)
+
+    def record(name: str, items: tuple[Question, ...], where: str) -> Record:
+        return wanted.record(name, where, split=splits.named.get(name), questions=items)
+
+    entries = questions.json.value
+    skips.every(entries if isinstance(entries, dict) else range(len(entries)), take, "question")
+    return by_image.records(wanted, record)

@@ -12,7 +12,7 @@ import numpy as np
 from diptych.core import Batch, Partners, PickingUpdate, Record, Regions, Sample, Update, collate
 from diptych.data.store.caching import PickledWithoutCaches
 from diptych.data.store.corpus import Corpus
-from diptych.data.store.mirror import mirrored
+from diptych.data.store.mirror import is_foreign, mirrored
 from diptych.data.store.order import POOL, Order
 from diptych.data.store.pixels import Pixels
 from diptych.data.store.store import Store
@@ -38,6 +38,7 @@ class Loader(PickledWithoutCaches):
     - corpus, alone: a share `alone` of each batch is text from `corpus`, without images. If `alone` is 1, no record is
     read.
     - mirror: the share of samples whose image is flipped horizontally, with "left" and "right" swapped in the text.
+      Samples of records with `is_foreign` texts are never flipped.
     - most_regions: a function from a sample's number of tokens to its maximum number of regions. The remaining regions
       are left out before masking.
 
@@ -74,7 +75,7 @@ class Loader(PickledWithoutCaches):
             if needs_regions and not store.region_count(index):
                 self.without_regions.append(store.words(index).key)
                 continue
-            for position, sample in enumerate(self._samples(index)):
+            for position, sample in enumerate(self._samples(index, False)):
                 items.extend((index, position))
                 lengths.append(len(sample) + self._region_count(index))
         self._items = np.frombuffer(items, np.int64).reshape(-1, 2)
@@ -86,21 +87,21 @@ class Loader(PickledWithoutCaches):
         self.order = Order(np.frombuffer(lengths, np.int64), batch_size - texts, seed) if items else None
 
     @cached_property
-    def _samples(self) -> Callable[[int], tuple[Sample, ...]]:
-        """A function from a record's index to its samples, without regions."""
-        words, to_samples = self.store.words, self._to_samples
-        return lru_cache(maxsize=self._kept)(lambda index: tuple(_with_content(words(index), to_samples)))
+    def _samples(self) -> Callable[[int, bool], tuple[Sample, ...]]:
+        """A function from a record's index to its samples, without regions; with True, to those of the flipped image.
 
-    @cached_property
-    def _mirrored(self) -> Callable[[int], dict[str, Sample]]:
-        """A function from a record's index to its flipped samples, by key.
-
-        A sample is missing if its flipped answer is out of vocabulary.
+        A flipped sample is missing if its answer is out of vocabulary, or if `is_foreign(record)`. Each has the content
+        hash of the image if it is known.
         """
         words, to_samples = self.store.words, self._to_samples
-        return lru_cache(maxsize=self._kept)(
-            lambda index: {s.key: s for s in _with_content(mirrored(words(index)), to_samples)}
-        )
+
+        def made(index: int, flip: bool) -> tuple[Sample, ...]:
+            record = words(index)
+            content = None if record.fingerprint is None else record.fingerprint[0]
+            records = [record] if not flip else [] if is_foreign(record) else [mirrored(record)]
+            return tuple(replace(sample, content=content) for one in records for sample in to_samples(one))
+
+        return lru_cache(maxsize=400_000)(made)
 
     def __len__(self) -> int:
         """Return the number of samples in an epoch: those with images, or those of the corpus if no record is read."""
@@ -150,9 +151,9 @@ class Loader(PickledWithoutCaches):
     def words(self, step: int, item: int) -> tuple[Sample, bool]:
         """Return the sample with index `item` without its regions, and True if it is flipped at this step."""
         index, position = self._items[item].tolist()
-        sample = self._samples(index)[position]
+        sample = self._samples(index, False)[position]
         if self.mirror and self.draw(step, sample.key, "mirror").random() < self.mirror:
-            flipped = self._mirrored(index).get(sample.key)
+            flipped = {one.key: one for one in self._samples(index, True)}.get(sample.key)
             return (sample, False) if flipped is None else (flipped, True)
         return sample, False
 
@@ -171,18 +172,12 @@ class Loader(PickledWithoutCaches):
             return None
         regions = regions if self.max_regions is None else regions.first(self.max_regions)
         if self.most_regions is not None:
-            regions = regions.first(self.most_regions(len(self._samples(index)[position].text)))
+            regions = regions.first(self.most_regions(len(self._samples(index, False)[position].text)))
         return regions
 
     def _region_count(self, index: int) -> int:
         count = self.store.region_count(index)
         return count if self.max_regions is None else min(count, self.max_regions)
-
-
-def _with_content(record: Record, to_samples: ToSamples) -> list[Sample]:
-    """Return the samples of a record, each with the content hash of the image if it is known."""
-    content = None if record.fingerprint is None else record.fingerprint[0]
-    return [replace(sample, content=content) for sample in to_samples(record)]
 
 
 class _GlobalBatch:

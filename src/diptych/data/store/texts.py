@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, Literal
+from unicodedata import normalize
 
 from tokenizers import Tokenizer, decoders
 from tokenizers.models import BPE
@@ -31,7 +32,7 @@ Pieces = Literal["wordpiece", "bpe"]
 
 
 class Encoder:
-    """Encodes and decodes texts with a tokeniser that has BERT's five special tokens."""
+    """Encodes and decodes texts with a tokeniser that has BERT's five special tokens. Texts are first put in NFC."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         ids = tokenizer.get_vocab()
@@ -98,6 +99,7 @@ class Encoder:
         return " ".join("".join(pieces).replace(END, "").replace(SPACE, " ").split())
 
     def _encoded(self, text: str) -> Any:
+        text = normalize("NFC", text)
         if self.kind == "bpe":
             text = marked(text)
         return self._tokenizer.encode(text, add_special_tokens=False)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordPiece
@@ -53,7 +54,7 @@ class Tokens(Encoder):
         cls, texts: Iterable[str], size: int = 8000, lowercase: bool = True, kind: Pieces = "wordpiece"
     ) -> Tokens:
         """Train a vocabulary of `size` tokens on texts. The same texts always give the same ids."""
-        texts = list(texts)
+        texts = [normalize("NFC", text) for text in texts]
         if not texts:
             raise DataError("no text to train a vocabulary on: the data has no captions and no questions; add some")
         return cls((_trained_bpe if kind == "bpe" else _trained_wordpiece)(texts, size, lowercase))

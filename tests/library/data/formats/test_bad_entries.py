@@ -45,6 +45,7 @@ LISTS: dict[str, tuple[dict[str, Any], str]] = {  # a file, and which of its lis
         "questions",
     ),
     "gqa": ({str(n): {"imageId": str(n), "question": "q", "answer": "a"} for n in range(MANY)}, ""),
+    "question-list": ({"": [{"image": f"{n}.jpg", "question": "q", "answers": []} for n in range(MANY)]}, ""),
     "visual-genome": ({"": [{"id": n, "regions": [{"phrase": "a dog"}]} for n in range(MANY)]}, ""),
     "visual-genome-qa": (
         {"": [{"id": n, "qas": [{"qa_id": n, "question": "q", "answer": "a"}]} for n in range(MANY)]},

@@ -97,11 +97,18 @@ def test_folders(folder: Path) -> None:
     (folder / "empty").mkdir()
     with pytest.raises(DataError, match=r"no images in .*empty; expected some, .*diptych data formats"):
         read(folder / "empty")
+    for split in ("train", "val"):
+        (folder / f"by_split/{split}").mkdir(parents=True)
+        (folder / f"by_split/{split}/00000.tar").touch()
+    with pytest.raises(
+        DataError, match=r"no images in .*by_split; pass a folder of tars \(train, val\), or a manifest"
+    ):
+        read(folder / "by_split")
 
 
 @pytest.mark.parametrize(("file", "content", "nearest"), [
     ("c.json", {"images": [{"id": 1}], "captions": [{"image_id": 1, "caption": "x"}]},
-     "with `images`, `captions`, `id`, `image_id`, `caption`, is not data that Diptych reads; expected one of 23 "
+     "with `images`, `captions`, `id`, `image_id`, `caption`, is not data that Diptych reads; expected one of 24 "
      "formats, nearest: captions, a COCO captions .json (lacks annotations); visual-genome, Visual Genome's region_descriptions.json (lacks regions); all formats: diptych data formats"),
     ("t.json", [{"identifier": "x", "sentence": "y"}], "nlvr, .*lacks image, .jsonl.*nlvr2, .*lacks label, .jsonl"),
     ("zh.txt", "0.jpg#zh a dog", "nearest: flickr8k, .*lacks image, caption.*"),
@@ -266,8 +273,8 @@ BAD: list[tuple[Any, str]] = [
     ({"sets": [{"captions": "c.json"}, 3]}, r"sets\[1\]: found a number, expected an object"),
     ({"sets": "c.json"}, "sets: found a text, expected a list"),
     ({"sets": [{"captions": "c.json", "split": "val"}, {"captions": "c.json", "split": "test"}]}, "this image has the splits val and test, expected one split"),
-    ({"a": 1, "b": {}}, r"m.json, with `a`, `b`, is not data that Diptych reads; expected one of 23 formats, nearest: "),
-    ({}, "m.json is not data that Diptych reads; expected one of 23 formats, nearest: "),
+    ({"a": 1, "b": {}}, r"m.json, with `a`, `b`, is not data that Diptych reads; expected one of 24 formats, nearest: "),
+    ({}, "m.json is not data that Diptych reads; expected one of 24 formats, nearest: "),
 ]  # fmt: skip
 
 

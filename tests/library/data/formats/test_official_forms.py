@@ -1,10 +1,18 @@
 """Files in the whole form that each data set documents: small ones made by hand, and real ones where they are."""
 
+import json
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from diptych.core import Record
 from diptych.data.formats import flickr30k, nlvr, vcr, vqa2
 from diptych.data.formats.format import Source, Wanted
+from diptych.data.formats.parsing import Skips
+from diptych.data.formats.table import read
 from diptych.metrics.vqa import answer_accuracy
+from diptych.runtime.errors import DataError
 
 DATA = Path(__file__).parent / "data"
 
@@ -50,6 +58,52 @@ def test_flickr30k_entities() -> None:
         "A pair of men in yellow coats look up .",
         "A beach with # 1 kite .",
     )
+
+
+def read_of(folder: Path, content: Any) -> tuple[list[Record], Skips]:
+    (folder / "f.json").write_text(json.dumps(content))
+    return read(folder / "f.json", need_pictures=False, skips=(skips := Skips())), skips
+
+
+@pytest.mark.parametrize("mark", ["is_rejected", "is_precanned"])
+def test_captions_that_vizwiz_marks_are_left_out(mark: str, tmp_path: Path) -> None:
+    plain = {"image_id": 0, "is_precanned": False, "is_rejected": False, "text_detected": False}
+    notes = [plain | {"id": 0, "caption": "a red block"}, plain | {"id": 1, "caption": "Quality issues", mark: True}]
+    images = [{"id": 0, "file_name": "VizWiz_train_00000000.jpg", "vizwiz_url": "x"}]
+    (one,), skips = read_of(tmp_path, {"images": images, "annotations": notes})
+    assert (one.captions, one.caption_ids) == (("a red block",), ("0",))
+    assert skips.counts == {"captions marked as rejected or precanned": 1}
+
+
+def test_vizwiz_vqa(tmp_path: Path) -> None:
+    """A question of each image, with ten answers; the test set has none."""
+    given = [{"answer": text, "answer_confidence": "yes"} for text in ("cup", "", "unanswerable", "cup")]
+    name = "VizWiz_val_00000000.jpg"
+    asked = {"image": name, "question": "What is this?"}
+    (one,), skips = read_of(tmp_path, [asked | {"answers": given, "answer_type": "other", "answerable": 1}])
+    (question,) = one.questions
+    assert (one.key, question.key, question.kind) == ("VizWiz_val_00000000", name, "other")
+    assert question.answers == ("cup", "unanswerable", "cup")
+    assert skips.counts == {"empty answers": 1}
+    (one,), _ = read_of(tmp_path, [asked])
+    assert one.questions[0].answers == ()
+    with pytest.raises(DataError, match="is not data that Diptych reads"):
+        read_of(tmp_path, [asked | {"answer": "a list of ones own"}])
+
+
+def test_a_okvqa(tmp_path: Path) -> None:
+    """Two questions of an image of COCO, one of which has no answer but its choices."""
+    asked = {
+        "split": "val", "image_id": 299207, "question": "What does he wait for?", "choices": ["a", "b", "c", "d"],
+        "correct_choice_idx": 3, "direct_answers": ["yes"] * 9 + ["a ride"], "rationales": ["x"],
+    }  # fmt: skip
+    first, hard, again = ({"question_id": f"22{n}"} for n in "aba")
+    listed = [asked | first, asked | hard | {"difficult_direct_answer": True}, asked | again]
+    (one,), skips = read_of(tmp_path, listed)
+    assert (one.key, one.split) == ("000000299207", "val")
+    assert [(each.key, each.kind, len(each.answers)) for each in one.questions] == [("22a", "yes/no", 10)]
+    assert skips.counts["questions marked as difficult_direct_answer"] == 1
+    assert "found the question id 22a a second time" in str(skips)
 
 
 def test_real_samples(data_folder: Path) -> None:

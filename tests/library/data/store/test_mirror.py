@@ -12,7 +12,7 @@ from PIL import Image
 
 from diptych.core import Choices, Expression, FeatureContract, Object, Question, Record, Regions, Sample, Statement
 from diptych.data.store.loader import Loader
-from diptych.data.store.mirror import mirrored, swapped
+from diptych.data.store.mirror import is_foreign, mirrored, swapped
 from diptych.data.store.pixels import Pixels
 from diptych.data.store.store import Store, StoreWriter
 from tests.support.loaded import Always
@@ -54,6 +54,39 @@ def test_twice_is_as_before(text: str) -> None:
 def test_no_other_word_is_touched() -> None:
     told = "bright lefty copyright upright rightly, left-handed right-hand leftwards"
     assert swapped(told) == "bright lefty copyright upright rightly, right-handed left-hand rightwards"
+
+
+@pytest.mark.parametrize(("text", "wanted"), [
+    ("lft guy, 2nd from rt", "rt guy, 2nd from lft"),
+    ("topleft cup", "topright cup"),
+    ("Bottomright", "Bottomleft"),
+    ("leftside man", "rightside man"),
+    ("toplft UPPERRIGHT midright", "toprt UPPERLEFT midleft"),
+    ("rt 66, start, Rt", "rt 66, start, Rt"),
+    ('the sign reads "LEFT TURN ONLY" on the right', 'the sign reads "LEFT TURN ONLY" on the left'),
+    ("\u201cturn right\u201d on a left wall", "\u201cturn right\u201d on a right wall"),
+    ("a sign 'keep left' at the boys' left", "a sign 'keep left' at the boys' right"),
+])  # fmt: skip
+def test_short_forms_are_swapped_and_quotes_are_kept(text: str, wanted: str) -> None:
+    assert swapped(text) == wanted
+    assert swapped(wanted) == text
+
+
+OTHERS = (
+    "der linke Hund, rechts vom Baum", "le chien à gauche", "左边的狗", "perro a la izquierda", "левая собака",
+    "pies po lewej stronie", "de linker hond", "il cane a destra", "كلب على اليسار",
+)  # fmt: skip
+PLAIN = ("a lewd café, naïve prawns", "the link to the lever", "a leftover left of the bright solution")
+
+
+def test_other_languages_are_known_by_letters_and_words_for_sides() -> None:
+    assert [text for text in OTHERS if not is_foreign(Record("a", captions=("a dog", text)))] == []
+    for text in (
+        "a lewd caf\u00e9, na\u00efve prawns",
+        "the link to the lever",
+        "a leftover left of the bright solution",
+    ):
+        assert not is_foreign(Record("a", captions=(text,)))
 
 
 def test_regions_of_a_mirror_image() -> None:
@@ -114,6 +147,15 @@ def test_a_share_of_the_samples_is_mirrored_whole(store: Store) -> None:
     assert 50 < turned < 110  # of 160
     again = batches(store, 0.5).at(7, 0, 1)
     assert torch.equal(again.text, seen[0.5][7].text)  # by seed, step and part alone
+
+
+def test_images_with_texts_that_are_not_english_are_never_mirrored(tmp_path: Path, store: Store) -> None:
+    with StoreWriter(tmp_path / "other", FeatureContract("given", "", feature_size=4)) as writer:
+        for number, text in enumerate(OTHERS[:8]):
+            writer.add(replace(store.record(number), captions=(text,)))
+    seen = [batches(Store(tmp_path / "other"), 0.9).at(step, 0, 1) for step in range(5)]
+    for batch in seen:
+        torch.testing.assert_close(batch.boxes[:, 0], torch.tensor(BOX).expand(8, 4))
 
 
 def test_a_sample_that_has_no_mirror_image_stays(store: Store) -> None:

@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 from random import Random
+from typing import Any, get_args
+from unicodedata import normalize
 
 import pytest
 
-from diptych.data.store.tokens import SPECIAL, Tokens
+from diptych.data.store.tokens import SPECIAL, Pieces, Tokens
 from diptych.metrics.captions import caption_scores
 from diptych.runtime.errors import CheckpointError
 from diptych.tasks.caption import score_captions
@@ -132,3 +134,23 @@ def test_a_pattern_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace(r"\\s+", "(a+)+$"))
     with pytest.raises(CheckpointError, match="is not a tokeniser"):
         Tokens.load(tmp_path)
+
+
+WORDS = ("café", "naïve", "Zürich", "piñata", "가강", "йогурт", "が")
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("kind", [*get_args(Pieces), "bert"])
+def test_a_word_is_one_in_either_unicode_form(kind: Any, word: str, tmp_path: Path) -> None:
+    """Whichever form the vocabulary is trained on, and whichever is asked; BERT's cased vocabulary keeps accents."""
+    composed, apart = (normalize(form, f"a sign of {word} here") for form in ("NFC", "NFD"))
+    if kind == "bert":
+        listed = [*SPECIAL, "a", "sign", "of", word, "here", *(f"T{n}" for n in range(3))]
+        (tmp_path / "vocab.txt").write_text("\n".join(listed))
+        both = [Tokens.from_vocabulary(tmp_path / "vocab.txt", lowercase=False)]
+    else:
+        both = [Tokens.train([text] * 20, 300, kind=kind) for text in (composed, apart)]
+    for tokens in both:
+        assert tokens.encode(apart) == tokens.encode(composed)
+        assert tokens.vocabulary.unknown not in tokens.encode(apart)
+        assert tokens.decode(tokens.encode(apart)).lower() == composed.lower()
