@@ -101,7 +101,7 @@ class Loader(PickledWithoutCaches):
             records = [record] if not flip else [] if is_foreign(record) else [mirrored(record)]
             return tuple(replace(sample, content=content) for one in records for sample in to_samples(one))
 
-        return lru_cache(maxsize=400_000)(made)
+        return lru_cache(maxsize=2 * self._kept)(made)
 
     def __len__(self) -> int:
         """Return the number of samples in an epoch: those with images, or those of the corpus if no record is read."""
