@@ -27,6 +27,7 @@ from diptych.runs.distributed import ending_children, workers
 from diptych.runs.evaluation.evaluate import score_model
 from diptych.runs.evaluation.retrieve import Extent
 from diptych.runs.folder import ModelFolder, open_model
+from diptych.runtime.configs import value_of
 from diptych.runtime.files import write_atomically
 from diptych.runtime.processes import PROCESSES
 from diptych.systems import SYSTEMS
@@ -88,7 +89,7 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=PROCESSES, help="models at once, with one thread each")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=NUMBER", help="for every run")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every run")
     parser.add_argument("--name", help="name of the data set, such as daquar")
     parser.add_argument("--keep", action="store_true", help="write experiments/results/NAME_TASK.json")
     given = parser.parse_args()
@@ -101,7 +102,7 @@ def main() -> None:
     told = {
         "images": {split: len(store.split(split)) for split in ("train", "val", "test")},
         "detector": store.contract.extractor.partition(";")[0],
-        **({"settings": {key: json.loads(value) for key, value in settings}} if settings else {}),
+        **({"settings": {key: value_of(value) for key, value in settings}} if settings else {}),
         "systems": {system: _told([rows[system, seed] for seed in range(given.seeds)]) for system in given.systems},
     }
     named = "" if set(given.systems) == set(SYSTEMS) else f" --systems {' '.join(given.systems)}"
