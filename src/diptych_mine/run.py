@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from diptych.runtime.claims import differences, refuse_other
+from diptych.runtime.claims import claim_settings
 from diptych.runtime.engine import run as run_shards
 from diptych.runtime.engine.stopping import stoppable
 from diptych.runtime.errors import DataError, RecipeError
@@ -14,7 +14,6 @@ from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import refuse_links_out, text_of
 from diptych.runtime.outputs import claim, refuse_edited
 from diptych_mine import funnel
-from diptych_mine.checking import Object, read_json
 from diptych_mine.fetch.gathering import FetchStage
 from diptych_mine.forgetting import erase
 from diptych_mine.job import MiningJob
@@ -29,7 +28,7 @@ from diptych_mine.pages import inputs
 from diptych_mine.pages.reading import PagesStage
 from diptych_mine.rules import VERSION
 from diptych_mine.settings import MiningSettings
-from diptych_mine.tables import digest, write_json
+from diptych_mine.tables import digest
 
 # Settings in mine.json that must not change when a run is resumed.
 EARLY = ("inputs", "pages", "texts", "words", "vocabulary", "rules", "seed")
@@ -108,13 +107,10 @@ class Mine:
             "versions": versions,
             **self.settings.model_dump(mode="json", exclude={"fetch"}),  # these do not change the result
         }  # fmt: skip
-        if layout.settings.exists():
-            refuse_links_out(self.out)
-            early, before = ({k: one.get(k) for k in EARLY} for one in (now, read_json(layout.settings, Object)))
-            refuse_other(self.out, "a run with other settings", differences(early, before))
+        refuse_links_out(self.out)
         claim(self.out, "mined")
         refuse_edited(self.out, layout.written)
-        write_json(layout.settings, now)
+        claim_settings(self.out, layout.settings.name, "mined", now, "a run with other settings", EARLY)
         unwanted = [*self.refuse, *sorted(layout.forgotten.glob("*.txt"))]
         lists = lists_of(unwanted, self.settings.keep.near_bits, self.exclude)
         return MiningJob(

@@ -106,15 +106,12 @@ def storybook_web(
     seed: Seed = 0,
 ) -> None:
     """Write a test web to try mining on: drawn scenes on pages of invented hosts, with ground truth."""
-    from diptych.runtime.claims import differences, refuse_other
     from diptych.runtime.progress import bar
     from diptych_world import web
 
     if (there := web.settings_of(out)) is not None and (serve is not None or there == {"pages": pages, "seed": seed}):
         print(f"{out} has {counted(there['pages'], 'pages')} of seed {there['seed']} already")
     else:
-        if there is not None:
-            refuse_other(out, "another test web", differences({"pages": pages, "seed": seed}, there))
         hold(out, "web")
         with bar("pages") as progress:
             writing = progress.add_task("writing", total=pages)

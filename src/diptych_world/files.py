@@ -9,7 +9,6 @@ storybook.json            the seed, and the number of complete scenes in each sp
 """
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -22,7 +21,7 @@ from diptych.core import Record
 from diptych.data.formats.parsing import key_of, read_json
 from diptych.data.formats.storybook import MANIFEST, StorybookManifest
 from diptych.runtime.errors import DataError, nearest
-from diptych.runtime.files import aside, text_of
+from diptych.runtime.files import replacing, text_of
 from diptych.runtime.outputs import claim, edited
 from diptych.runtime.processes import map_in_processes
 from diptych_world import official
@@ -162,6 +161,5 @@ def _save(path: Path, content: bytes) -> None:
     Unlike `write_atomically`, it is not flushed to disk, because there are 12,000 small files.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = aside(path)
-    unfinished.write_bytes(content)
-    os.replace(unfinished, path)
+    with replacing(path, flush=False) as unfinished:
+        unfinished.write_bytes(content)

@@ -104,7 +104,7 @@ def digests(path: Path) -> dict[str, str]:
 
 
 def _is_shard(path: Path, stores: set[Path]) -> bool:
-    return path.parent in stores and (path.name == "store.json" or path.name.startswith("shard-"))
+    return path.parent in stores and (path.name in ("store.json", "inputs.json") or path.name.startswith("shard-"))
 
 
 def records_of(folder: Path) -> str:

@@ -104,7 +104,7 @@ def test_a_table_of_other_columns_a_pipe_and_text_that_is_none_are_refused(small
 
 
 SAID: dict[str, tuple[str, Any, str]] = {
-    "settings that are a list": ("mine.json", [], r"mine\.json: all of it: Input should be a valid dict"),
+    "settings that are a list": ("mine.json", [], r"mine\.json is damaged \(found list, expected dict\)"),
     "settings of another version": ("mine.json", {"rules": "1" * 10**6}, rf'rules: "{VERSION}", was "111+…'),
     "counts without numbers": ("work/pages/*.json", {"bad": {"x": "1e9"}, "held": []}, "bad.x: Input should be"),
     "counts with a list": ("work/pages/*.json", {"bad": {}, "held": [], "pages": []}, "pages: Input should be"),

@@ -19,13 +19,13 @@ from diptych.api.run import Run
 from diptych.core import Record
 from diptych.core.contract import Part
 from diptych.core.folders import INNER
-from diptych.data.extract.own_data import check_older, check_same, detector_or_features, open_data, store_of
+from diptych.data.extract.own_data import open_data, store_of
 from diptych.data.store.record_json import record_to_json
 from diptych.data.store.several import SeveralStores, limited, renamed
-from diptych.data.store.store import INDEX, Store, check_split, splits_in
+from diptych.data.store.store import Store, check_split, splits_in
 from diptych.inference.open import open_folder
 from diptych.runs.evaluation.evaluate import score_model
-from diptych.runs.inputs import files_of
+from diptych.runs.inputs import checked_inputs, files_of
 from diptych.runs.reports.html import FILE
 from diptych.runs.reports.page import MOST, write_evaluation
 from diptych.runs.run import learner_of
@@ -91,14 +91,16 @@ class TrainingJob:
         with taken(self.out, "run"):
             sweep(self.out)
             by_on_log = any((folder.path / ON_LOG).exists() for folder in self.folders)
-            if self._ended() and not (by_on_log and on_log is None):
-                self._check_stores()
-                tell(console, f"{self.out}: already {ENDED_NOTE if by_on_log else FINISHED_NOTE}")
-                return Run(self.out)
-            if self.note:
+            ended = self._ended() and not (by_on_log and on_log is None)
+            if self.note and not ended:
                 tell(console, self.note)
             with resumable():
-                store = self._store()
+                store = self._store(ended)
+            if ended:
+                for folder in self.folders:
+                    checked_inputs(folder.path, folder.recipe, store)
+                tell(console, f"{self.out}: already {ENDED_NOTE if by_on_log else FINISHED_NOTE}")
+                return Run(self.out)
             folders = list(self.folders)
             if self.options.epochs is not None:
                 folders = [self._lasting(folder, store, self.options.epochs) for folder in folders]
@@ -123,15 +125,6 @@ class TrainingJob:
         else:
             tell(console, f"report on {counted(some.split(split), 'images')} of {split}: {page}")
 
-    def _check_stores(self) -> None:
-        """Raise DataError if an image, features or the detector changed after the run extracted the regions."""
-        for name, (path, opened) in self.data.items():
-            store = self._store_of(name)
-            if not isinstance(opened, Store) and (store / INDEX).is_file():
-                check_same(Store(store), opened, path, detector_or_features(*self._regions, opened))
-            elif not isinstance(opened, Store):
-                check_older(opened, self.out / FINISHED, store)
-
     def _store_of(self, name: str) -> Path:
         return self.out / f"store{'-' * bool(name)}{name}"
 
@@ -142,12 +135,12 @@ class TrainingJob:
             return False
         return known == {"digest": self.digest} and (self.out / INNER).is_dir()
 
-    def _store(self) -> Store:
-        """Return all data as one store. The regions of data that is not a store are extracted first."""
+    def _store(self, ended: bool) -> Store:
+        """Return all data as one store, for which regions are extracted first, unless the run `ended`."""
         detector, features = self._regions
         stores = {
             name: store_of(
-                opened, path, self._store_of(name), detector, make_console(), features, self.options.skip_bad
+                opened, path, self._store_of(name), detector, make_console(), features, self.options.skip_bad, ended
             )
             for name, (path, opened) in self.data.items()
         }

@@ -6,6 +6,7 @@ A verb with files gets `--force`. The rules are in `diptych.runtime.outputs`.
 """
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,12 +118,5 @@ def _paths(values: Iterable[Any]) -> Iterator[Path]:
             yield from _paths(value)
         elif isinstance(value, str | Path) and str(value):
             for text in {str(value), str(value).partition("=")[2], str(value).partition(":")[2]} - {""}:
-                if len(text) < 4096 and "\0" not in text and _exists(Path(text)):
+                if os.path.exists(text):  # unlike Path.exists, False for a text that is too long for a name
                     yield Path(text)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # for example, the text is too long to be a file name
-        return False

@@ -19,7 +19,7 @@ from diptych.runs.predict import left_out, shown_to
 from diptych.runs.run_folder import RunFolder
 from diptych.runs.start import Start
 from diptych.runs.validation import calibration, validation
-from diptych.runs.words import example_texts, note_tokens
+from diptych.runs.words import example_texts, keep_tokens
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import torch_unchanged
 from diptych.runtime.outputs import refuse_replaced
@@ -77,8 +77,7 @@ def run_in(
     def take_folder() -> None:
         folder.claim()
         save_inputs(out, inputs)
-        learner.tokens.save(out)
-        note_tokens(out)
+        keep_tokens(learner.tokens, out)
 
     result = train(
         model,

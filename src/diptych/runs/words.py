@@ -16,7 +16,8 @@ from diptych.data.store.tokens import Tokens
 from diptych.metrics.tokenise import WORD
 from diptych.runs.run_folder import RunFolder
 from diptych.runtime.errors import CheckpointError
-from diptych.runtime.files import bytes_of, checksum, write_atomically
+from diptych.runtime.files import MARKER
+from diptych.runtime.outputs import is_unedited, write_noted
 from diptych.tasks import find_task
 from diptych.tasks.caption import pretraining_texts
 
@@ -25,7 +26,6 @@ VOCABULARY_LINES = 20_000  # a vocabulary is trained on all captions and this ma
 RECORDS_COUNTED = 5000  # out-of-vocabulary words and example texts are counted in this many records
 EXAMPLES, LONGEST_EXAMPLE = 5, 60  # number of example texts of a model, and most characters of each
 TEXTED = (Question, Statement, Expression, TaskItem)
-TOKENS_CHECK = "tokenizer.check"  # file with the checksum of a run's tokeniser
 
 
 def words_of(record: Record) -> list[str]:
@@ -91,19 +91,15 @@ def tokens_of_run(folder: RunFolder, store: Store) -> Tokens:
     return Tokens.train(texts, VOCABULARY_SIZE, recipe.data.lowercase, recipe.data.tokens)
 
 
-def note_tokens(out: Path) -> None:
-    """Write a checksum of the tokeniser into a run's folder.
-
-    When the run resumes, it refuses a tokeniser that has changed.
-    """
-    write_atomically(out / TOKENS_CHECK, f"{checksum(out / TOKENS)}\n".encode())
+def keep_tokens(tokens: Tokens, out: Path) -> None:
+    """Write the tokeniser to a run's folder. When the run resumes, it refuses a tokeniser that has changed."""
+    write_noted(out, out / TOKENS, tokens.to_json().encode())
 
 
 def _kept_tokens(out: Path) -> Tokens:
-    check = out / TOKENS_CHECK  # a run that was killed before it wrote this file lacks it
-    if check.exists() and bytes_of(check) != f"{checksum(out / TOKENS)}\n".encode():
+    if not is_unedited(out, out / TOKENS):
         raise CheckpointError(
-            f"{out / TOKENS} has changed since it was written (as {TOKENS_CHECK} shows), so ids could mean "
+            f"{out / TOKENS} has changed since it was written (as {MARKER} shows), so ids could mean "
             "other tokens; copy the run's whole folder again, or start again in another folder"
         )
     return Tokens.load(out)

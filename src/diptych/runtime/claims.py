@@ -1,4 +1,4 @@
-"""Compare the settings of a command with the settings saved in its output folder.
+"""Save the settings of a command in its output folder, and compare them with those saved there.
 
 The work in the folder can be resumed only with the same settings.
 """
@@ -9,8 +9,28 @@ from pathlib import Path
 from typing import Any
 
 from diptych.runtime.errors import RecipeError
+from diptych.runtime.files import saved_json, write_atomically
+from diptych.runtime.outputs import Kind, claim
 
 LONGEST = 200  # an error message shows at most this number of characters of a value
+
+
+def claim_settings(
+    out: Path, file: str, kind: Kind, settings: Mapping[str, Any], what: str, compared: Collection[str] | None = None
+) -> None:
+    """Claim the folder `out` for work with these settings, which are saved in its `file`.
+
+    `what`: the work, for the error. `compared`: the settings that may not change (None: all). Raises RecipeError, with
+    the differences, if the folder holds work with other settings, and OutputError like `claim`.
+    """
+    if (out / file).exists():
+        now, before = (
+            {key: value for key, value in one.items() if compared is None or key in compared}
+            for one in (settings, saved_json(out / file, dict))
+        )
+        refuse_other(out, what, differences(now, before))
+    claim(out, kind)
+    write_atomically(out / file, json.dumps(settings, indent=1).encode())
 
 
 def differences(

@@ -15,7 +15,10 @@ import os
 import re
 import shutil
 import stat
+import time
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +29,7 @@ from diptych.runtime.errors import DataError, DiptychError
 
 T = TypeVar("T")
 MARKER = ".diptych"  # the file that marks a folder as an output of Diptych
+SETTLED = 2 * 10**9  # ns; see `stamp_of`
 _LEFT = re.compile(r"\.(.+)\.diptych-(\d+)\.(partial|old)")
 
 
@@ -42,20 +46,38 @@ def write_atomically(path: Path, *content: bytes | memoryview) -> None:
                     device.write(piece)
             return
         target = Path(os.path.realpath(path))
-        temporary = aside(target)
-        try:
-            with temporary.open("wb") as file:
-                if target.exists():
-                    temporary.chmod(stat.S_IMODE(target.stat().st_mode))
-                file.writelines(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-            sync(target.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(target, flush=False) as temporary, temporary.open("wb") as file:
+            if target.exists():
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            file.writelines(content)
+            file.flush()
+            os.fsync(file.fileno())
+        sync(target.parent)
     except OSError as error:
         raise _unwritten(path, sum(map(len, content)), error) from error
+
+
+@contextmanager
+def replacing(target: Path, flush: bool = True, check: Callable[[], object] = lambda: None) -> Iterator[Path]:
+    """Return a context with a temporary path, at which a file or a folder is written.
+
+    At its end, what was written is flushed to disk (if `flush`), and replaces `target`. If an error is raised in the
+    context, or by `check`, which is called last, `target` stays unchanged and the temporary path is removed.
+    """
+    temporary, old = aside(target), aside(target, "old")
+    try:
+        yield temporary
+        if flush:
+            _flush(temporary)
+        check()
+        if target.is_dir():
+            target.rename(old)
+        temporary.replace(target)
+        _remove(old)
+        if flush:
+            sync(target.parent)
+    finally:
+        _remove(temporary)
 
 
 def refuse_unwritable(path: Path | None) -> None:
@@ -186,6 +208,17 @@ def checksum(path: Path) -> int:
     return check
 
 
+def stamp_of(path: Path) -> str:
+    """Return the size, times and inode of a file, which show that it was changed or replaced. Raises OSError.
+
+    A file that was changed in the last 2 s has another stamp at each call, because it may change again without a new
+    time.
+    """
+    now, file = time.time_ns(), path.stat()
+    stamp = f"{file.st_size} {file.st_mtime_ns} {file.st_ctime_ns} {file.st_ino}"
+    return stamp if file.st_ctime_ns < now - SETTLED else f"{stamp}, at {now}"
+
+
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal. Raises OSError like `refuse_endless`."""
     refuse_endless(path)
@@ -228,10 +261,25 @@ def sweep(folder: Path, name: str | None = None) -> None:
         target = path.with_name(parts[1])
         if parts[3] == "old" and not target.exists():
             path.rename(target)
-        elif path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
         else:
-            path.unlink(missing_ok=True)
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    """Flush a file, or a folder and all files below it, to disk."""
+    for here, _, names in os.walk(path):
+        for one in filter(Path.is_file, (Path(here, name) for name in names)):
+            sync(one)
+        sync(Path(here))
+    if path.is_file():
+        sync(path)
 
 
 def sync(path: Path) -> None:

@@ -21,12 +21,10 @@ _held: set[tuple[Path, int]] = set()  # (folder, thread) pairs of locks held in 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Create the folder, and lock it for this thread during a `with` block.
+    """Lock a folder for this thread during a `with` block. Under torchrun, rank 0 locks it for all ranks.
 
-    Under torchrun, rank 0 locks it for all ranks.
-
-    If this thread already has the lock, nothing changes. Folders created here are removed at the end if nothing was
-    written. Raises DiptychError, with the name of the holder, if another process or thread has the lock.
+    If this thread already has the lock, nothing changes. Raises DiptychError, with the name of the holder, if another
+    process or thread has the lock.
     """
     mine = folder.resolve(), get_ident()
     if os.name == "nt" or os.environ.get("RANK", "0") != "0" or mine in _held:
@@ -34,8 +32,6 @@ def held(folder: Path) -> Iterator[None]:
         return
     from filelock import FileLock, Timeout  # imported here, because the import takes 0.1 s
 
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
     path, holder = folder / FILE, ""
     if os.path.lexists(path) and not (path.is_file() and not path.is_symlink()):
         raise DiptychError(
@@ -60,6 +56,3 @@ def held(folder: Path) -> Iterator[None]:
         _held.discard(mine)
         path.unlink(missing_ok=True)
         lock.release()
-        with suppress(OSError):  # rmdir raises OSError for a folder with files, which is kept
-            for one in made:
-                one.rmdir()

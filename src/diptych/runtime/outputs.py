@@ -21,14 +21,13 @@ from typing import Literal, get_args
 from diptych.runtime.errors import CheckpointError, DiptychError, OutputError
 from diptych.runtime.files import (
     MARKER,
-    aside,
     files_below,
     is_aside,
     is_stream,
     refuse_links_out,
+    replacing,
     sha256_of,
     sweep,
-    sync,
     text_of,
     write_atomically,
 )
@@ -109,26 +108,15 @@ def whole_folder(target: Path, kind: Kind) -> Iterator[Path]:
     target = Path(os.path.realpath(target))
     sweep(target.parent, target.name)
     refuse_replaced(target, kind)
-    temporary, old = aside(target), aside(target, "old")
-    temporary.mkdir(parents=True)
-    if target.is_dir():
-        temporary.chmod(stat.S_IMODE(target.stat().st_mode) | stat.S_IRWXU)
-    try:
+    with replacing(target, check=lambda: refuse_replaced(target, kind)) as temporary:
+        temporary.mkdir(parents=True)
+        if target.is_dir():
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode) | stat.S_IRWXU)
         (temporary / MARKER).write_text(f"diptych {kind}\n", "utf-8")
         yield temporary
         files = [path for path in files_below(temporary) if path.is_file() and path != temporary / MARKER]
         lines = [f"{sha256_of(path)}  {path.relative_to(temporary).as_posix()}\n" for path in files]
         (temporary / MARKER).write_text(f"diptych {kind}\n{''.join(lines)}", "utf-8")
-        for path in (*files, temporary / MARKER, *{path.parent for path in files}, temporary):
-            sync(path)
-        refuse_replaced(target, kind)
-        if target.exists():
-            target.rename(old)
-        temporary.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
-        sync(target.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def refuse_replaced(target: Path, kind: Kind) -> None:
@@ -136,13 +124,8 @@ def refuse_replaced(target: Path, kind: Kind) -> None:
     refuse_folder(target, kind)
     if target.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise OutputError(f"{target} is the current folder and would be replaced; choose a folder inside it")
-    noted = _lines(target / MARKER)
-    others = [
-        path.relative_to(target).as_posix()
-        for path in files_below(target)
-        if not (path.parent == target and _is_own(path)) and not _is_noted(path, path.relative_to(target), noted)
-    ]
-    if others:
+    files = (path for path in files_below(target) if not (path.parent == target and _is_own(path)))
+    if others := _edited(target, files):
         raise OutputError(
             f"{target} would be replaced, but some of its files were added or changed after Diptych wrote it "
             f"({_some(sorted(others))}); move them, or pass another folder"
@@ -225,10 +208,8 @@ def note(path: Path, noted: Path | None = None) -> None:
 
 def refuse_edited(folder: Path, paths: Iterable[Path]) -> None:
     """Raise OutputError if files in a folder that Diptych made were added or changed after Diptych wrote them."""
-    noted = _lines(folder / MARKER)
-    others = [path for path in paths if os.path.lexists(path) and not _is_noted(path, path.relative_to(folder), noted)]
-    if others:
-        raise edited(folder, [path.relative_to(folder).as_posix() for path in others])
+    if others := _edited(folder, filter(os.path.lexists, paths)):
+        raise edited(folder, others)
 
 
 def edited(folder: Path, names: Iterable[str]) -> OutputError:
@@ -241,7 +222,7 @@ def edited(folder: Path, names: Iterable[str]) -> OutputError:
 
 def is_unedited(folder: Path, path: Path) -> bool:
     """Return True if the marker of the folder lists a file with its present content."""
-    return _is_noted(path, path.relative_to(folder), _lines(folder / MARKER))
+    return not _edited(folder, [path])
 
 
 def write_noted(folder: Path, path: Path, content: bytes) -> None:
@@ -274,6 +255,12 @@ def folder_in_cache(name: str, instead: str = "") -> Path:
         why = f"cannot make {folder}, in the user's cache: {error.strerror}"
         raise DiptychError(f"{why}; {instead}set XDG_CACHE_HOME to a folder that can be written") from error
     return folder
+
+
+def _edited(folder: Path, paths: Iterable[Path]) -> list[str]:
+    """Return the names in `folder` of files that its marker does not list with their present content."""
+    noted, names = _lines(folder / MARKER), [path.relative_to(folder) for path in paths]
+    return [name.as_posix() for name in names if not _is_noted(folder / name, name, noted)]
 
 
 def _kind_of(folder: Path) -> str | None:

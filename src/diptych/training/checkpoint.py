@@ -1,12 +1,10 @@
 """Checkpoints on disk: folders with safetensors files and a JSON file. A checkpoint is either complete or absent.
 
 RUN/checkpoints/step-00000100/   model.safetensors, optimizer.safetensors, ema.safetensors, state.json
-RUN/checkpoints/.saving-...      an incomplete checkpoint of an interrupted save; removed at the next start
 """
 
 import errno
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,13 +17,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from diptych.runtime.errors import CheckpointError, TrainingError
-from diptych.runtime.files import parse_json, sha256_of, sha256_of_json, sync, text_of
+from diptych.runtime.files import aside, parse_json, replacing, sha256_of, sha256_of_json, sweep, text_of
 from diptych.runtime.weight_files import write_weights
 
 STATE = "state.json"
 FORMAT = 2  # format 1 had no checksum of state.json
 _FILE = re.compile(r"[a-z]+\.safetensors")
-_UNFINISHED = ".saving-"
 
 
 class DamagedError(CheckpointError):
@@ -56,51 +53,30 @@ def steps_in(root: Path) -> list[int]:
     return sorted(int(match[1]) for name in names if (match := re.fullmatch(r"step-(\d+)", name)))
 
 
-def remove_unfinished(root: Path) -> None:
-    """Remove temporary files of interrupted saves."""
-    for path in root.glob(f"{_UNFINISHED}*"):
-        shutil.rmtree(path)
-
-
 def save(root: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint atomically: into a temporary folder, which is then renamed."""
     target = folder_of(root, checkpoint.step)
-    aside = root / f"{_UNFINISHED}{target.name}"
     root.mkdir(parents=True, exist_ok=True)
-    with _room_for(root, f"checkpoint of step {checkpoint.step}", checkpoint.tensors.values(), aside):
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
-        _write(aside, checkpoint)
-        if target.exists():  # a damaged checkpoint of the same step, which the resumed run skipped
-            shutil.rmtree(target)
-        aside.rename(target)
-        sync(root)
+    what = f"checkpoint of step {checkpoint.step}"
+    # A damaged checkpoint of the same step may be there.
+    with _room_for(root, what, checkpoint.tensors.values()), replacing(target) as temporary:
+        temporary.mkdir()
+        _write(temporary, checkpoint)
     return target
 
 
 def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
     """Write a weights file atomically."""
-    aside = path.with_name(_UNFINISHED + path.name)
-    with _room_for(path.parent, "file of the final weights", [tensors], aside):
-        write_weights(tensors, aside)
-        sync(aside)
-        aside.replace(path)
-        sync(path.parent)
+    with _room_for(path.parent, "file of the final weights", [tensors]), replacing(path) as temporary:
+        write_weights(tensors, temporary)
 
 
 @contextmanager
-def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]], aside: Path) -> Iterator[None]:
-    """Convert the error of a full disk to a TrainingError with the needed and free space.
-
-    After any error, remove `aside`, the temporary file or folder.
-    """
+def _room_for(folder: Path, what: str, groups: Iterable[Mapping[str, Tensor]]) -> Iterator[None]:
+    """Convert the error of a full disk to a TrainingError with the needed and free space."""
     try:
         yield
-    except BaseException as error:
-        if aside.is_dir():
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            aside.unlink(missing_ok=True)
+    except Exception as error:
         if not disk_is_full(error):
             raise
         wanted = sum(t.nbytes for group in groups for t in group.values())
@@ -123,14 +99,8 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
         path = folder / f"{name}.safetensors"
         write_weights(tensors, path)
         files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-        sync(path)
     state = {"format": FORMAT, "step": checkpoint.step, "files": files, **checkpoint.state}
-    text = json.dumps(state | {"check": sha256_of_json(state)}, indent=1)
-    with (folder / STATE).open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    sync(folder)
+    (folder / STATE).write_text(json.dumps(state | {"check": sha256_of_json(state)}, indent=1))
 
 
 def load(folder: Path) -> Checkpoint:
@@ -171,8 +141,9 @@ def read_state(folder: Path) -> dict[str, Any]:
 def load_latest(root: Path) -> tuple[Checkpoint | None, list[str]]:
     """Return the latest undamaged checkpoint (None if no step was saved yet), and a warning for each damaged one.
 
-    Raises CheckpointError if all checkpoints are damaged.
+    What interrupted saves left is removed. Raises CheckpointError if all checkpoints are damaged.
     """
+    sweep(root)
     warnings: list[str] = []
     for step in reversed(steps_in(root)):
         try:
@@ -188,9 +159,7 @@ def prune(root: Path, kept: Iterable[int]) -> None:
     """Remove all checkpoints except the checkpoints of the steps `kept`."""
     for step in set(steps_in(root)) - set(kept):
         # Rename the folder before deleting it, so that a killed process does not leave a partial checkpoint.
-        gone = root / f"{_UNFINISHED}gone-{step}"
-        folder_of(root, step).rename(gone)
-        shutil.rmtree(gone)
+        shutil.rmtree(folder_of(root, step).rename(aside(folder_of(root, step))))
 
 
 def mean_of(

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from diptych.runtime.extras import requires_extra
-from diptych.runtime.files import parse_json, text_of
+from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.runtime.progress import SPARSE_SECONDS, NotebookBar, time_left, training_bar
 
 METRICS = "metrics.jsonl"
@@ -138,12 +138,7 @@ def _drop_lines(path: Path, after: int) -> Sequence[str]:
     if not path.exists():
         return ()
     kept = [text for text in _texts(path) if (line := read_line(text)) is not None and line["step"] <= after]
-    aside = path.with_suffix(".aside")
-    with aside.open("w", encoding="utf-8") as file:
-        file.writelines(text + "\n" for text in kept)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    write_atomically(path, "".join(f"{text}\n" for text in kept).encode())
     return kept
 
 

@@ -322,7 +322,6 @@ class TrainerRun:
 
     def _resume(self, console: Console) -> int | None:
         if self.ranks.first:
-            checkpoints.remove_unfinished(self.root)
             saved, warnings = checkpoints.load_latest(self.root)
             warn(console, warnings)
             step = self.ranks.from_first(saved.step if saved is not None else None)

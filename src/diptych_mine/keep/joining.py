@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError, DiptychError
-from diptych.runtime.files import sha256_of
+from diptych.runtime.files import replacing, sha256_of
 from diptych_mine.checking import Object, read_json
 from diptych_mine.job import MiningJob
 from diptych_mine.judge.decode import MEASURED
@@ -80,11 +80,13 @@ def gather(layout: RunLayout, shards: Sequence[tuple[str, str]]) -> str:
     order = order[last]
     table = table.take(pa.array(order)).append_column("key", pa.array(keys[order])).combine_chunks()
     path = layout.work(NAME)
-    partial = path.with_suffix(".partial")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+    with (
+        replacing(path) as partial,
+        pa.OSFile(str(partial), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema) as writer,
+    ):
         writer.write_table(table, max_chunksize=ROWS_AT_ONCE)
-    partial.replace(path)
     return sha256_of(path)[:16]
 
 

@@ -1,14 +1,13 @@
 """Write a run's records as WebDataset tars, like img2dataset: 00000.tar with 000000000.jpg, .txt and .json."""
 
 import json
-import os
 import re
 import tarfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
-from diptych.runtime.files import MARKER, aside, bytes_of, parse_json, sweep, text_of
+from diptych.runtime.files import MARKER, bytes_of, parse_json, replacing, sweep, text_of
 from diptych.runtime.outputs import claim, note, refuse_file
 from diptych_mine.keep.writing import pieces
 from diptych_mine.layout import RECORDS, RunLayout
@@ -30,8 +29,7 @@ def write_tars(folder: Path, layout: RunLayout) -> None:
     for number, some in enumerate(pieces(_records(layout), IN_A_TAR)):
         path = folder / f"{number:05d}.tar"
         refuse_file(path, noted=folder / MARKER)
-        partial = aside(path)
-        with tarfile.open(partial, "w", format=tarfile.USTAR_FORMAT) as tar:
+        with replacing(path) as partial, tarfile.open(partial, "w", format=tarfile.USTAR_FORMAT) as tar:
             for place, line in enumerate(some):
                 key, ending, caption = f"{number:05d}{place:04d}", Path(line["image"]).suffix, line["captions"][0]
                 about = {"key": key, "caption": caption, "url": line["address"], "status": "success",
@@ -39,7 +37,6 @@ def write_tars(folder: Path, layout: RunLayout) -> None:
                 _member(tar, f"{key}{ending}", bytes_of(layout.picture(line["sha256"], ending.removeprefix("."))))
                 _member(tar, f"{key}.txt", caption.encode())
                 _member(tar, f"{key}.json", json.dumps(about, ensure_ascii=False).encode())
-        os.replace(partial, path)
         note(path, folder / MARKER)
         old.discard(path)
     for path in sorted(old):

@@ -29,8 +29,7 @@ from diptych.runs.reports.html import link_pages, write_report
 from diptych.runs.reports.report import Report
 from diptych.runs.reports.tables import score_table
 from diptych.runs.run import run
-from diptych.runtime import outputs
-from diptych.runtime.claims import differences, refuse_other
+from diptych.runtime.claims import claim_settings
 from diptych.runtime.devices import choose_ranks
 from diptych.runtime.errors import counted
 from diptych.runtime.files import saved_json, write_atomically
@@ -159,12 +158,7 @@ def extract_world(out: Path, config: DemoConfig, times: Times) -> Store:
 
 def claim_demo(out: Path, config: DemoConfig) -> None:
     """Write the settings of this demo to `out`. Raises RecipeError if the folder holds a demo with other settings."""
-    mine = config.model_dump(mode="json")
-    if (out / DEMO).exists():
-        refuse_other(out, "a demo of another size", differences(mine, saved_json(out / DEMO, dict)))
-        return
-    outputs.claim(out, "demo")
-    write_atomically(out / DEMO, (json.dumps(mine, indent=2) + "\n").encode())
+    claim_settings(out, DEMO, "demo", config.model_dump(mode="json"), "a demo of another size")
 
 
 def pretrain_in_ranks(recipe: Recipe, store: Store, out: Path) -> Path:

@@ -18,8 +18,8 @@ from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
+from diptych.runtime.claims import claim_settings
 from diptych.runtime.files import saved_json, write_atomically
-from diptych.runtime.outputs import claim
 from diptych.runtime.processes import map_in_processes
 from diptych_world.captions import captions
 from diptych_world.facts import Facts
@@ -37,12 +37,11 @@ FAULTS = frozenset(REASONS) | {"chain_5"}  # kinds of pictures that the server d
 def write(
     folder: Path, pages: int, seed: int = 0, processes: int = 1, progress: Callable[[int], object] | None = None
 ) -> None:
-    """Write the first `pages` pages. Equal seeds give equal bytes.
+    """Write the first `pages` pages. Equal seeds give equal bytes. Raises RecipeError for a folder with others.
 
     `progress` is called with the number of pages just written.
     """
-    claim(folder, "web")
-    write_atomically(folder / SETTINGS, json.dumps({"pages": pages, "seed": seed}).encode())
+    claim_settings(folder, SETTINGS, "web", {"pages": pages, "seed": seed}, "another test web")
     firsts = range(0, pages, IN_A_WARC)
     truth: list[str] = []
     listed: list[str] = []

@@ -176,6 +176,7 @@ def test_ctrl_c_keeps_a_run_and_the_same_call_resumes_it(pretrained: Run, world:
 
 
 def test_a_folder_that_another_process_writes_is_refused(pretrained: Run, world: Path) -> None:
+    Path("run").mkdir()
     code = """import sys; from pathlib import Path; from diptych.runtime.lock import held
 with held(Path("run")):
     print(1, flush=True)

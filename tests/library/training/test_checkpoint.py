@@ -16,9 +16,9 @@ from diptych.training.checkpoint import (
     Checkpoint,
     folder_of,
     load,
+    load_latest,
     mean_of,
     prune,
-    remove_unfinished,
     save,
     save_weights,
     steps_in,
@@ -149,14 +149,14 @@ def test_another_recipe_is_refused(tmp_path):
 
 def test_leftovers_are_swept(tmp_path):
     save(tmp_path, made())
-    (tmp_path / ".saving-step-00000004").mkdir()
-    (tmp_path / ".saving-step-00000004" / "model.safetensors").write_bytes(b"half")
-    remove_unfinished(tmp_path)
+    (tmp_path / ".step-00000004.diptych-99999999.partial").mkdir()
+    (tmp_path / ".step-00000004.diptych-99999999.partial" / "model.safetensors").write_bytes(b"half")
+    load_latest(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
 
 
 def test_a_run_sweeps_first(tmp_path):
-    (half := tmp_path / "checkpoints" / ".saving-step-00000099").mkdir(parents=True)
+    (half := tmp_path / "checkpoints" / ".step-00000099.diptych-99999999.partial").mkdir(parents=True)
     toy_train(tmp_path)
     assert not half.exists()
 

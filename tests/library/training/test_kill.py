@@ -42,7 +42,7 @@ def die(process) -> None:
 
 def saving(folder: Path) -> bool:
     root = folder / "checkpoints"
-    return root.is_dir() and any(name.startswith(".saving-step") for name in os.listdir(root))
+    return root.is_dir() and any(name.startswith(".step-") for name in os.listdir(root))
 
 
 def kill_inside_a_save(folder: Path) -> None:

@@ -1,44 +1,35 @@
 """Extract the regions of a user's images into a store that also contains the detector."""
 
-import os
 import re
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
-import torch
 from rich.console import Console
 
-from diptych.core import Record, Regions
+from diptych.core import Record
 from diptych.core.folders import DETECTOR
-from diptych.data.extract.extract import CPU, LOCAL, Extraction, extract, is_another
+from diptych.data.extract.extract import CPU, LOCAL, Extraction, extract
+from diptych.data.extract.stamps import check_same, save_stamps, saved_stamps, stamps_of
 from diptych.data.findings import KINDS, TURNED
 from diptych.data.formats.format import LIST_THEM
 from diptych.data.formats.parsing import Skips, are_many, refuse_many
 from diptych.data.formats.table import read
 from diptych.data.store.mirror import turn_of
-from diptych.data.store.store import INDEX, Store, halved, iterate
+from diptych.data.store.store import INDEX, Store
 from diptych.runtime.devices import choose_device
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.runtime.outputs import claim
 from diptych.runtime.processes import PROCESSES, torchrun_processes
 from diptych.runtime.progress import bar, tell
 from diptych.runtime.terminal import printable
-from diptych.vision.decoder import shared_decoders
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.given import KIND as GIVEN
 from diptych.vision.detectors.given import GivenRegions
-from diptych.vision.detectors.image_feature import WithImageFeature
 from diptych.vision.detectors.open import open_detector
-from diptych.vision.features.profile import refuse_other_features
-from diptych.vision.fingerprints import image_fingerprint
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
 MANY = 500  # below this number of images, starting processes (a few seconds) costs more time than it saves
-SAMPLED, MOST_OPENED = 32, 200  # numbers of images that are opened to detect changed ones: of all, of newer files
 NAMED = 5  # this many failures are printed; failures.jsonl lists all
 
 
@@ -70,11 +61,10 @@ def extract_regions(
             progress.advance(extracting, count)
             return given is None or skip_bad or not are_many(len(given.damaged), len(records))
 
-        with _dated(folder / INDEX):
-            done = extract(
-                records, detector, folder, batch_size, progress=advance, processes=processes, engine=engine,
-                device=chosen,
-            )  # fmt: skip
+        save_stamps(folder, stamps_of(records, detector) | saved_stamps(folder))
+        done = extract(
+            records, detector, folder, batch_size, progress=advance, processes=processes, engine=engine, device=chosen
+        )
     (folder / DETECTOR).mkdir(exist_ok=True)
     detector.save(folder / DETECTOR)
     for key, reason in list(done.failed.items())[:NAMED]:
@@ -118,14 +108,15 @@ def open_data(
 
 def store_of(
     opened: Store | Sequence[Record], data: Path, folder: Path, detector: str | None, console: Console,
-    features: Path | None = None, skip_bad: bool = False,
+    features: Path | None = None, skip_bad: bool = False, complete: bool = False,
 ) -> Store:  # fmt: skip
     """Return `opened` if it is a store.
 
     If it is a list of records, extract their regions into a store in `folder` first. `opened`: what `open_data`
     returned for `data`. `features`: a file or folder of precomputed regions. With `features`, `detector` must be None,
     `given`, or the folder of a model that was trained on precomputed regions. A second call resumes an interrupted
-    extraction. Raises DataError and RecipeError.
+    extraction. If the store was `complete`, it is only compared with the records, unless it was deleted. Raises
+    DataError and RecipeError.
     """
     if isinstance(opened, Store):
         return opened
@@ -150,7 +141,9 @@ def store_of(
                else f"make a store of them: diptych extract {data} --out STORE --detector {finder.contract.extractor}")
         )  # fmt: skip
     if (folder / INDEX).is_file():
-        check_same(Store(folder), records, data, finder)
+        check_same(store := Store(folder), records, data, finder)
+        if complete:
+            return store
     done = extract_regions(records, finder, folder, console, skip_bad=skip_bad)
     store = Store(folder)
     splits = ", ".join(f"{name} {count}" for name, count in sorted(store.splits.items()))
@@ -190,130 +183,6 @@ def refuse_changed(out: Path, records: Sequence[Record], data: Path, detector: D
     """Raise DataError if `out` is a store that was extracted from an earlier version of `data` or of its features."""
     if (out / INDEX).is_file():
         check_same(Store(out), records, data, detector, whole=False)
-
-
-@contextmanager
-def _dated(index: Path) -> Iterator[None]:
-    """Keep the time of a store's index, which is that of the last check of its images (`check_same`).
-
-    A new index gets the time at which the `with` block began.
-    """
-    time_ns = index.stat().st_mtime_ns if index.is_file() else time.time_ns()
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            os.utime(index, ns=(time_ns, time_ns))
-
-
-def check_same(store: Store, records: Sequence[Record], data: Path, detector: Detector, whole: bool = True) -> None:
-    """Raise DataError if the store was extracted with another detector, or from other data.
-
-    The latter means that a record has other texts, another split, a changed image or changed features in `records`.
-
-    With `whole`, every record of the store must be in `records`. Otherwise the store may have more records. It may also
-    have another image under the same key, which extraction reports. Images and features are read if their file is newer
-    than the last check, at most MOST_OPENED of them. SAMPLED of them are read in any case, because older files may have
-    replaced them.
-    """
-    refuse_other_features(store.folder, store.contract, detector.contract)
-    wanted = {record.key: record for record in records}
-    other, index = "choose another --out, or delete this store", store.folder / INDEX
-    began, checked = time.time_ns(), index.stat().st_mtime_ns
-    opened, newer = _sampled({record.key: record.image for record in records if record.image is not None}, checked)
-    given = detector.regions if isinstance(detector, WithImageFeature) else detector
-    files = _feature_files(given, records) if isinstance(given, GivenRegions) else {}
-    read, _ = _sampled(files, checked)
-    for number, there in enumerate(iterate(store)):
-        known = wanted.get(there.key)
-        if whole and known is None:
-            raise DataError(f"{store.folder} has the record {there.key!r}, which {data} lacks; {other}")
-        image = None if known is None else known.image
-        if not whole:
-            if known is None or is_another(image, there.image):
-                continue
-            # An image that has moved since the store was made is still the same image.
-            known = replace(known, image=there.image)
-        if there.key in opened and _is_changed(image, there):
-            raise DataError(f"{image} has changed since its regions were extracted to {store.folder}; {other}")
-        if there.key in read and _are_others(given, wanted[there.key], store.stored_regions(number)):
-            raise DataError(
-                f"{files[there.key]} has other features of {there.key!r} than when {store.folder} was made; {other}"
-            )
-        if known is not None:  # records in a store have a size and a fingerprint, which extraction adds
-            known = replace(known, size=there.size, fingerprint=there.fingerprint)
-        if known is None or _from_root(known) != _from_root(there):
-            moved = known is not None and replace(known, image=there.image) == there
-            texts = f"other texts or another split for {there.key!r} (see --split-seed; for boxes, --stored-boxes)"
-            had = f"the image of {there.key!r} at {there.image}" if moved else texts
-            raise DataError(f"{store.folder} was made when {data} had {had}; {other}")
-    if newer and wanted.keys() >= store.keys():  # these images are not opened again
-        with suppress(OSError):
-            os.utime(index, ns=(began, began))
-
-
-def check_older(records: Sequence[Record], finished: Path, store: Path) -> None:
-    """Raise DataError if an image is newer than the file `finished` of a run whose store was deleted."""
-    if newer := _newer({record.image for record in records if record.image is not None}, finished.stat().st_mtime_ns):
-        raise DataError(
-            f"{min(newer)} was written after the run in {finished.parent} ended, and {store}, with which it could be "
-            "compared, was deleted; choose another --out"
-        )
-
-
-def _sampled(files: Mapping[str, Path], time_ns: int) -> tuple[set[str], list[str]]:
-    """Return the keys of the files to compare, and the keys of all files that are newer than a time."""
-    keys, recent = list(files), _newer(set(files.values()), time_ns)
-    newer = [key for key in keys if files[key] in recent]
-    return {*keys[:: max(1, len(keys) // SAMPLED)], *newer[:: -(-len(newer) // MOST_OPENED) or 1]}, newer
-
-
-def _feature_files(given: GivenRegions, records: Sequence[Record]) -> dict[str, Path]:
-    """Return the file with the features of each record that has some."""
-    files = {}
-    for record in records:
-        with suppress(DataError):
-            files[record.key] = given.files.file_of(record)
-    return files
-
-
-def _newer(images: Iterable[Path], time_ns: int) -> set[Path]:
-    """Return the images whose file, or the archive with it, was written or replaced after a time."""
-    newer = set()
-    for image in images:
-        file = next((one for one in (image, *image.parents) if os.path.lexists(one)), image)
-        with suppress(OSError):
-            stats = [file.lstat(), *([file.stat()] if file.is_symlink() else [])]
-            if any(max(one.st_mtime_ns, one.st_ctime_ns) > time_ns for one in stats):
-                newer.add(image)
-    return newer
-
-
-def _is_changed(image: Path | None, there: Record) -> bool:
-    """Return True if an image has other pixels than those of which a store has the fingerprint."""
-    if image is None or there.fingerprint is None:
-        return False
-    try:
-        own = image_fingerprint(shared_decoders().open(image))
-    except DataError:  # extraction reports an image that cannot be read
-        return False
-    return own != tuple(there.fingerprint)
-
-
-def _are_others(detector: Detector, record: Record, stored: Regions) -> bool:
-    """Return True if the precomputed regions of a record differ from those of a store."""
-    assert isinstance(detector, GivenRegions)
-    try:
-        read = halved(replace(record, regions=detector.read(record))).regions
-    except DataError:  # the store has the features from before they were damaged or removed
-        return False
-    there = stored.tensors()
-    return read is None or any(not torch.equal(one, there[name]) for name, one in read.tensors().items())
-
-
-def _from_root(record: Record) -> Record:
-    """Return the record with an absolute path of its image."""
-    return record if record.image is None else replace(record, image=Path(os.path.abspath(record.image)))
 
 
 def _bytes(count: float) -> str:
