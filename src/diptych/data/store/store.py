@@ -46,7 +46,7 @@ from diptych.vision.detectors.weights import check_detector
 from diptych.vision.features.profile import refuse_other_features
 
 INDEX, FAILURES = "store.json", "failures.jsonl"
-FORMAT = 2  # version of a store's format; version 1 had no checksums of words and tables
+FORMAT = 3  # version of a store's format; version 1 had no checksums, version 2 difference hashes of 64 bits
 
 
 class Store:

@@ -214,10 +214,10 @@ def test_a_shard_cut_short_is_named(make_store: MakeStore, keep: int) -> None:
         ("{", "is damaged"),
         (
             '{"format": 1}',
-            r"has format 1, but this version of Diptych reads 2; make the store again.*"
+            r"has format 1, but this version of Diptych reads 3; make the store again.*"
             r": diptych extract DATA --out OUT",
         ),
-        ('{"format": 2}', "is damaged"),
+        ('{"format": 3}', "is damaged"),
         ("[]", "is damaged"),
     ],
 )
