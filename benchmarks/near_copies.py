@@ -3,8 +3,8 @@
     uv run python -m benchmarks.near_copies FOLDER
 
 FOLDER has photographs. The other images are objects drawn on white ground (seed 0), like those of shops, and scenes of
-the drawn world. The former hash is a 64-bit difference hash: images within 4 bits were connected, in chains too. Needs
-20 minutes. Writes benchmarks/results/near_copies.json.
+the drawn world. The former hash is a 64-bit difference hash: images within 4 bits were connected, in chains too. Takes
+a few minutes. Writes benchmarks/results/near_copies.json.
 """
 
 from __future__ import annotations
