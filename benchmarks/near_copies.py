@@ -1,4 +1,4 @@
-"""Measure how many unlike images are dropped as copies, and how many copies are found, beside the former hash.
+"""Measure how many unlike images are dropped as copies and how many copies are recognised, by this and the former hash.
 
     uv run python -m benchmarks.near_copies FOLDER
 
@@ -58,10 +58,10 @@ def copies(image: Image.Image) -> Iterator[tuple[str, Image.Image]]:
     width, height = image.size
     content = io.BytesIO()
     image.resize((width * 72 // 100, height * 72 // 100)).save(content, "JPEG", quality=40)
-    yield "smaller, JPEG of quality 40", Image.open(content)
+    yield "newly compressed", Image.open(content)
     yield "half the size", image.resize((width // 2, height // 2), Image.Resampling.BICUBIC)
     x, y = width * 3 // 200, height * 3 // 200
-    yield "3% cropped", image.crop((x, y, width - x, height - y)).resize(image.size)
+    yield "cropped by 3%", image.crop((x, y, width - x, height - y)).resize(image.size)
 
 
 def difference_hash(image: Image.Image) -> bytes:
@@ -83,11 +83,11 @@ def in_chains(hashes: U64) -> int:
     return len(label) - len(np.unique(label))
 
 
-def measured(images: list[Image.Image]) -> dict[str, str]:
+def measured(images: list[Image.Image]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the figures of the present hash, and those of the former one."""
     former, own = (padded([of(one) for one in images]) for of in (difference_hash, perceptual_hash))
     unique = np.unique(own, axis=0)
     dropped = len(own) - len(unique) + int((kept_images(unique, NEAR) != np.arange(len(unique))).sum())
-    row = {"dropped as copies": f"{dropped} of {len(images)} ({in_chains(former)})"}
     step = len(images) // COPIED
     found: dict[str, list[tuple[bool, bool]]] = {}
     for number in range(0, COPIED * step, step):
@@ -98,7 +98,11 @@ def measured(images: list[Image.Image]) -> dict[str, str]:
             ]
             found.setdefault(kind, []).append((bool(near[0]), bool(near[1])))
     shares = {kind: np.mean(both, axis=0) * 100 for kind, both in found.items()}
-    return row | {f"{kind}: found %": f"{now:.1f} ({before:.1f})" for kind, (now, before) in shares.items()}
+    counts = ({"images": len(images), "dropped": number} for number in (dropped, in_chains(former)))
+    present, before = (
+        one | {kind: round(share[at], 1) for kind, share in shares.items()} for at, one in enumerate(counts)
+    )
+    return present, before
 
 
 def speed() -> dict[str, float]:
@@ -110,8 +114,8 @@ def speed() -> dict[str, float]:
     listed.hold(rows)
     held = time.process_time()
     kept_images(drawn.integers(0, 2**64, (100_000, 4), dtype=np.uint64), NEAR)
-    return {"one image against 40,000 of --exclude, ms": round(held - begun, 3),
-            "copies among 100,000 images, s": round(time.process_time() - held, 1)}  # fmt: skip
+    return {"exclude_ms": round(held - begun, 3),
+            "of_100000_images_s": round(time.process_time() - held, 1)}  # fmt: skip
 
 
 def main() -> None:
@@ -119,13 +123,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     photos = [*photographs(parser.parse_args().folder)]
     scenes = [Image.fromarray(render(scene(0, "test", number), 2)) for number in range(DRAWN)]
-    of_images = {
+    kinds = {
         "on white": measured([on_white(number) for number in range(DRAWN)]),
         "photographs": measured(photos),
         "drawn scenes": measured(scenes),
     }
     command = "uv run python -m benchmarks.near_copies FOLDER"
-    save_result("near_copies", command, {"of images": of_images, "CPU time": speed()})
+    present, former = ({kind: both[at] for kind, both in kinds.items()} for at in (0, 1))
+    save_result("near_copies", command, {"present": present, "former": former, "CPU time": speed()})
 
 
 if __name__ == "__main__":

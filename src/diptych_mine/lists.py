@@ -87,10 +87,10 @@ def read_entries(paths: Iterable[Path]) -> dict[str, list[str]]:
 
 def _kind(entry: str, path: Path) -> tuple[str, str]:
     """Return the kind of an entry, and the entry; a host without its port and without `*.`, in ASCII."""
-    if (found := HASH.fullmatch(entry)) is not None:
+    if (known := HASH.fullmatch(entry)) is not None:
         if len(entry) == 16:
             raise RecipeError(f"{path}: found {entry}, a hash of an older version; {WANTED}")
-        return "phash" if found[1] else "sha256", entry.removeprefix("phash:")
+        return "phash" if known[1] else "sha256", entry.removeprefix("phash:")
     with suppress(UnicodeError):
         if (host := HOST.fullmatch(entry)) is not None:
             return "hosts", host[1].encode("idna").decode()

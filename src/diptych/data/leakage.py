@@ -24,7 +24,7 @@ from diptych.runtime.errors import CheckpointError, DataError
 from diptych.runtime.weight_files import write_weights
 from diptych.vision.archives import is_there
 from diptych.vision.decoder import shared_decoders
-from diptych.vision.fingerprints import NEAR, U64, Indices, image_fingerprint, matrix, mirrored, near_pairs
+from diptych.vision.fingerprints import NEAR, U64, Indices, image_fingerprint, matrix, near_pairs, of_mirrored
 
 FILE = "seen.safetensors"
 FORMAT = 2  # version of the file's format; version 1 had difference hashes of 64 bits
@@ -192,7 +192,7 @@ def _near(tested: U64, seen: U64) -> Indices:
     For an image without a near copy, the hash of the mirrored image is tried. If this fails too, the index is -1.
     """
     near = near_copies(tested, seen)
-    return np.where(near >= 0, near, near_copies(np.where(tested.any(1, keepdims=True), mirrored(tested), 0), seen))
+    return np.where(near >= 0, near, near_copies(np.where(tested.any(1, keepdims=True), of_mirrored(tested), 0), seen))
 
 
 def near_copies(tested: U64, seen: U64) -> Indices:
@@ -202,7 +202,7 @@ def near_copies(tested: U64, seen: U64) -> Indices:
     """
     places = np.full(len(tested), -1)
     shown = np.flatnonzero(tested.any(1))
-    rows, found = near_pairs(tested[shown], seen, NEAR)
+    rows, copies = near_pairs(tested[shown], seen, NEAR)
     rows, first = np.unique(rows, return_index=True)
-    places[shown[rows]] = found[first]
+    places[shown[rows]] = copies[first]
     return places

@@ -58,7 +58,7 @@ def matrix(hashes: Iterable[bytes]) -> U64:
     return np.frombuffer(b"".join(hashes), np.uint64).reshape(-1, 4)
 
 
-def mirrored(hashes: U64) -> U64:
+def of_mirrored(hashes: U64) -> U64:
     """Return the perceptual hashes (N, 4) of the mirrored images."""
     odd = np.tile(_ORDER % 2 == 1, (3, 1))  # waves of odd horizontal frequency have the opposite sign there
     return hashes ^ matrix([_packed(odd)])
@@ -73,11 +73,11 @@ def near_pairs(tested: U64, seen: U64, bits: int) -> tuple[Indices, Indices]:
     with such a word are compared.
     """
     flips = np.append(0, 1 << np.arange(16)).astype(np.uint16)
-    found = [np.zeros(0, np.int64)]
+    near = [np.zeros(0, np.int64)]
     for tested_word, seen_word in zip(tested.view(np.uint16).T, seen.view(np.uint16).T, strict=True):
         order = np.argsort(seen_word, kind="stable")
         counts = np.bincount(seen_word, minlength=2**16)
-        starts = np.cumsum(counts) - counts
+        firsts = np.cumsum(counts) - counts
         wanted = tested_word[:, None] ^ flips
         total = np.cumsum(counts[wanted].sum(1))  # number of comparisons up to each tested hash
         edges = np.unique(np.searchsorted(total, np.arange(0, total[-1:].sum() + AT_ONCE, AT_ONCE)))
@@ -86,8 +86,8 @@ def near_pairs(tested: U64, seen: U64, bits: int) -> tuple[Indices, Indices]:
             number = counts[some]
             row = np.repeat(np.arange(low, high).repeat(len(flips)), number)
             before = np.cumsum(number) - number
-            place = order[np.arange(len(row)) + np.repeat(starts[some] - before, number)]
+            place = order[np.arange(len(row)) + np.repeat(firsts[some] - before, number)]
             close = np.bitwise_count(tested[row] ^ seen[place]).sum(1) <= bits
-            found.append(row[close] * len(seen) + place[close])
-    pairs = np.unique(np.concatenate(found))
+            near.append(row[close] * len(seen) + place[close])
+    pairs = np.unique(np.concatenate(near))
     return np.divmod(pairs, max(1, len(seen)))
