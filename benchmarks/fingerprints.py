@@ -50,17 +50,20 @@ def of_an_image(folder: Path, size: tuple[int, int]) -> dict[str, float]:
     return {"open_ms": round(opening, 2), "fingerprint_ms": round(taking, 2), "of_decoding": round(taking / opening, 2)}
 
 
+def fingerprint(drawn: np.random.Generator) -> tuple[int, int]:
+    return int.from_bytes(drawn.bytes(8)), int.from_bytes(drawn.bytes(32))
+
+
 def at_the_end(folder: Path) -> dict[str, float]:
     drawn = np.random.default_rng(0)
-    prints = drawn.integers(1, 2**64, (SEEN, 3), dtype=np.uint64).tolist()
+    prints = [fingerprint(drawn) for _ in range(SEEN)]
     regions = Regions(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), torch.ones(1), (9, 9), features=torch.zeros(1, 4))
     contract = FeatureContract("benchmark", "", 4)
     with StoreWriter(folder / "store", contract) as writer:
         for number in range(RECORDS):
-            first, second, third = prints[number]
-            writer.add(Record(f"{number}", fingerprint=(first, second, third), regions=regions))
+            writer.add(Record(f"{number}", fingerprint=prints[number], regions=regions))
     store, seen = Store(folder / "store"), SeenImages.of(Fingerprints.of(prints, 0), None, begun=False)
-    tested = Fingerprints.of(drawn.integers(1, 2**64, (TESTED, 3), dtype=np.uint64).tolist(), 0)
+    tested = Fingerprints.of([fingerprint(drawn) for _ in range(TESTED)], 0)
     found = Fingerprints.of(prints[:RECORDS], 0)
     return {
         "records": RECORDS,

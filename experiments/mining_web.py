@@ -21,6 +21,7 @@ from PIL import Image
 
 from diptych.runs.folder import open_model
 from diptych.vision.detectors.open import open_detector
+from diptych.vision.fingerprints import NEAR, matrix, near_pairs
 from diptych.vision.pictures import to_picture
 from diptych_mine import funnel
 from diptych_mine.judge import features
@@ -123,20 +124,23 @@ def exact(rows: dict[tuple[str, str | None], dict[str, Any]], truth: Truth) -> d
 
 
 def copies(seed: int, pages: int) -> dict[str, float]:
-    """Compare image hashes. Return the percentage of resized and re-encoded copies found (at most four different bits),
+    """Compare image hashes. Return the percentage of resized and re-encoded copies found (at most NEAR different bits),
     and the number of pairs of different scenes that are as near."""
     cases = [plan(seed, number) for number in range(pages)]
-    hashes: dict[int, list[int]] = {}
+    hashes: dict[int, list[bytes]] = {}
     from diptych_world.web.pictures import original_of
 
     for case in cases:
         if case.page == "page" and case.picture in ("scene", "resized", "copy"):
             row, _, _ = measure(file_of(seed, case)[0], MEASURED)
             shown = original_of(seed, case) if case.picture != "scene" else case.number
-            hashes.setdefault(shown, []).append(row["dhash"])
-    near = [(a ^ b).bit_count() <= 4 for same in hashes.values() for n, a in enumerate(same) for b in same[n + 1 :]]
-    first = np.array([same[0] for same in hashes.values()], np.uint64)
-    false = sum(int((np.bitwise_count(first[n + 1 :] ^ one) <= 4).sum()) for n, one in enumerate(first))
+            hashes.setdefault(shown, []).append(row["phash"])
+    known = (matrix(same) for same in hashes.values())
+    near = [
+        b in near_pairs(same[a : a + 1], same, NEAR)[1] for same in known for b in range(len(same)) for a in range(b)
+    ]
+    first = matrix(same[0] for same in hashes.values())
+    false = (len(near_pairs(first, first, NEAR)[0]) - len(first)) // 2
     pairs = len(first) * (len(first) - 1) // 2
     return {"copies_found": share(sum(near), len(near)), "copies": len(near), "false_pairs": false, "pairs": pairs,
             "pictures": len(first)}  # fmt: skip

@@ -114,7 +114,7 @@ ALWAYS = {
     **dict.fromkeys(("pages", "joined", "decisions"), ("page", "address", "place", "texts", "fails", "licence")),
 }
 # Columns that are never null in rows of kept images.
-KEPT = ("sha256", "dhash", "bytes", "width", "height")
+KEPT = ("sha256", "phash", "bytes", "width", "height")
 LEFT = (*KEPT, "blob", "offset", "length")
 
 

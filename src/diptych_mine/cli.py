@@ -185,7 +185,7 @@ def _scorer(name: str) -> dict[str, Any]:
     return {"scorer": name, "scorer_version": scorer_version(name), "load_scorer": load_scorer}
 
 
-def _excluded(paths: list[Path]) -> list[tuple[str, int | None]]:
+def _excluded(paths: list[Path]) -> list[tuple[str, bytes | None]]:
     if not paths:
         return []
     from diptych_mine.scorer import held_out_hashes

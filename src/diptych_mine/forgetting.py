@@ -12,6 +12,7 @@ from typing import BinaryIO
 from diptych.runtime.errors import DataError
 from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.runtime.outputs import is_unedited, write_noted
+from diptych.vision.fingerprints import NEAR
 from diptych_mine import funnel
 from diptych_mine.checking import FunnelInputs, Measured, Object, read_json
 from diptych_mine.layout import RunLayout
@@ -20,7 +21,6 @@ from diptych_mine.report import write_page
 from diptych_mine.tables import Row, check_same_rows, read_table, write_json, write_rows
 
 FILE = "forgotten.txt"
-NEAR = 4  # difference hashes of the same image differ in at most this many bits
 
 
 def forget(out: Path, lists: Sequence[Path]) -> int:
@@ -35,12 +35,12 @@ def forget(out: Path, lists: Sequence[Path]) -> int:
     wanted = lists_of(lists, NEAR)
     tables = {path: read_table(path, "decisions").to_pylist() for path in sorted(layout.decisions.glob("*.parquet"))}
     there = [row for rows in tables.values() for row in rows if row["sha256"] is not None]
-    listed = [row for row in there if _on(wanted, row)]
-    dhashes = {*wanted.refused.dhashes, *(row["dhash"] for row in listed if row["dhash"] is not None)}
-    refused = Hashes(wanted.refused.sha256 | {row["sha256"] for row in listed}, tuple(dhashes), NEAR)
-    removed = [row for row in there if refused.hold(row["sha256"], row["dhash"])]
+    listed = [row for row, held in zip(there, wanted.refused.hold(there), strict=True) if held or _on(wanted, row)]
+    phashes = wanted.refused.phashes | {row["phash"] for row in listed if row["phash"] is not None}
+    refused = Hashes(wanted.refused.sha256 | {row["sha256"] for row in listed}, phashes, NEAR)
+    removed = [row for row, held in zip(there, refused.hold(there), strict=True) if held]
     gone = {row["sha256"] for row in removed}
-    hashes = {*refused.sha256, *gone, *(f"{one:016x}" for one in dhashes)}
+    hashes = {*refused.sha256, *gone, *(f"phash:{one.hex()}" for one in phashes)}
     _remember(layout, {*wanted.hosts, *wanted.addresses, *hashes})
     forget_records(layout, gone)
     for path in layout.pictures.glob("*/*"):
@@ -61,10 +61,8 @@ def forget(out: Path, lists: Sequence[Path]) -> int:
 
 
 def _on(lists: Lists, row: Row) -> bool:
-    """Return True if a list has the image's hash, or the URL or host of the image, of its redirect or of its page."""
-    if lists.refuse(row["address"], row["final"], row["page"]):
-        return True
-    return row["sha256"] is not None and lists.refused.hold(row["sha256"], row["dhash"])
+    """Return True if a list has the URL or host of the image, of its redirect or of its page."""
+    return lists.refuse(row["address"], row["final"], row["page"])
 
 
 def _remember(layout: RunLayout, lines: set[str]) -> None:
@@ -105,22 +103,25 @@ def erase(layout: RunLayout, refused: Hashes) -> None:
             continue
         hashes = None
         if path in measured:
-            hashes = read_table(measured[path], "measured", ["sha256", "dhash"])
+            hashes = read_table(measured[path], "measured", ["sha256", "phash"])
             check_same_rows(places, hashes, path)
         with blob.open("r+b") as file:
             _erase(file, blob.stat().st_size, places.to_pylist(), hashes and hashes.to_pylist(), refused)
 
 
 def _erase(file: BinaryIO, size: int, places: list[Row], hashes: list[Row] | None, refused: Hashes) -> None:
-    for number, place in enumerate(places):
-        start, length = place["offset"], min(place["length"], size - place["offset"])
-        if not 0 <= start < size or length <= 0:
-            continue
-        file.seek(start)
-        known: Row = hashes[number] if hashes else {"sha256": sha256(file.read(length)).hexdigest(), "dhash": None}
-        if known["sha256"] is not None and refused.hold(known["sha256"], known["dhash"]):
+    spans = [(place["offset"], min(place["length"], size - place["offset"])) for place in places]
+    whole = [(start, length) if 0 <= start < size and length > 0 else (0, 0) for start, length in spans]
+    known = hashes or [{"sha256": sha256(_read(file, *span)).hexdigest(), "phash": None} for span in whole]
+    for (start, length), held in zip(whole, refused.hold(known), strict=True):
+        if held:
             file.seek(start)
             file.write(b"\0" * length)
+
+
+def _read(file: BinaryIO, start: int, length: int) -> bytes:
+    file.seek(start)
+    return file.read(length)
 
 
 def _forget_times(layout: RunLayout, addresses: set[str]) -> None:

@@ -1,7 +1,7 @@
 """Lists of unwanted hosts, URLs and hashes of images, written by users or by `diptych mine forget`."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +11,13 @@ import numpy as np
 
 from diptych.runtime.errors import RecipeError
 from diptych.runtime.files import text_of
+from diptych.vision.fingerprints import NEAR, matrix, near_pairs
 from diptych_mine.pages import addresses
 from diptych_mine.pages.inputs import ADDRESS
+from diptych_mine.tables import Row
 
-WANTED = "expected in each line a SHA-256, a dHash (16 hex digits), a URL or a host"
+WANTED = "expected in each line a SHA-256, a perceptual hash (`phash:` and 64 hex digits), a URL or a host"
+HASH = re.compile(r"(phash:)?[0-9a-f]{64}|[0-9a-f]{16}")
 HOST = re.compile(r"(?:\*?\.)?([^\s/:*@]+?)\.?(?::\d+)?")
 
 
@@ -22,20 +25,22 @@ HOST = re.compile(r"(?:\*?\.)?([^\s/:*@]+?)\.?(?::\d+)?")
 class Hashes:
     """A set of images, by their hashes.
 
-    An image is in the set if the set has its SHA-256, or a difference hash (64 bits) that differs from the image's in
-    at most `near` bits.
+    An image is in the set if the set has its SHA-256, or a perceptual hash that differs from the image's in at most
+    `near` bits.
     """
 
     sha256: frozenset[str] = frozenset()
-    dhashes: tuple[int, ...] = ()
-    near: int = 4
+    phashes: frozenset[bytes] = frozenset()
+    near: int = NEAR
 
-    def hold(self, sha256: str, dhash: int | None) -> bool:
-        if sha256 in self.sha256:
-            return True
-        if dhash is None or not self.dhashes:
-            return False
-        return bool((np.bitwise_count(np.array(self.dhashes, np.uint64) ^ np.uint64(dhash)) <= self.near).any())
+    def hold(self, images: Sequence[Row | None]) -> list[bool]:
+        """Return for each image, a row with `sha256` and `phash`, whether it is in the set. None is in no set."""
+        held = [image is not None and image["sha256"] in self.sha256 for image in images]
+        hashed = [place for place, image in enumerate(images) if image is not None and image["phash"] is not None]
+        tested = matrix(one["phash"] for place in hashed if (one := images[place]) is not None)
+        for near in np.unique(near_pairs(tested, matrix(self.phashes), self.near)[0]):
+            held[hashed[near]] = True
+        return held
 
 
 @dataclass(frozen=True)
@@ -62,10 +67,10 @@ class Lists:
 def read_entries(paths: Iterable[Path]) -> dict[str, list[str]]:
     """Return kind -> entries of the lists.
 
-    Kinds are `sha256` (64 hex digits), `dhash` (16 hex digits), `addresses` (URLs) and `hosts`. A line that begins with
-    # is a comment.
+    Kinds are `sha256` (64 hex digits), `phash` (64 hex digits after `phash:`), `addresses` (URLs) and `hosts`. A line
+    that begins with # is a comment.
     """
-    entries: dict[str, list[str]] = {"sha256": [], "dhash": [], "addresses": [], "hosts": []}
+    entries: dict[str, list[str]] = {"sha256": [], "phash": [], "addresses": [], "hosts": []}
     for path in paths:
         try:
             lines = text_of(path).splitlines()
@@ -82,8 +87,10 @@ def read_entries(paths: Iterable[Path]) -> dict[str, list[str]]:
 
 def _kind(entry: str, path: Path) -> tuple[str, str]:
     """Return the kind of an entry, and the entry; a host without its port and without `*.`, in ASCII."""
-    if len(entry) in (16, 64) and set(entry) <= set("0123456789abcdef"):
-        return "dhash" if len(entry) == 16 else "sha256", entry
+    if (known := HASH.fullmatch(entry)) is not None:
+        if len(entry) == 16:
+            raise RecipeError(f"{path}: found {entry}, a hash of an older version; {WANTED}")
+        return "phash" if known[1] else "sha256", entry.removeprefix("phash:")
     with suppress(UnicodeError):
         if (host := HOST.fullmatch(entry)) is not None:
             return "hosts", host[1].encode("idna").decode()
@@ -100,15 +107,15 @@ def _plain(address: str) -> str:
         return address
 
 
-def lists_of(refuse: Iterable[Path], near: int | None, excluded: Iterable[tuple[str, int | None]] = ()) -> Lists:
+def lists_of(refuse: Iterable[Path], near: int | None, excluded: Iterable[tuple[str, bytes | None]] = ()) -> Lists:
     """Read the list files in `refuse`, and return the lists of a run.
 
-    `excluded`: SHA-256 and difference hash of images to exclude. `near`: the number of bits in which the difference
+    `excluded`: SHA-256 and perceptual hash of images to exclude. `near`: the number of bits in which the perceptual
     hashes of the same image may differ. None: only equal files are the same image.
     """
     entries, held_out, bits = read_entries(refuse), list(excluded), -1 if near is None else near
     return Lists(
         frozenset(entries["hosts"]), frozenset(entries["addresses"]),
-        Hashes(frozenset(entries["sha256"]), tuple(int(one, 16) for one in entries["dhash"]), bits),
-        Hashes(frozenset(one for one, _ in held_out), tuple(one for _, one in held_out if one is not None), bits),
+        Hashes(frozenset(entries["sha256"]), frozenset(map(bytes.fromhex, entries["phash"])), bits),
+        Hashes(frozenset(one for one, _ in held_out), frozenset(one for _, one in held_out if one is not None), bits),
     )  # fmt: skip

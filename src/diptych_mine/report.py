@@ -99,7 +99,7 @@ def _shown(layout: RunLayout, rows: list[Row]) -> list[dict[str, Any]]:
 
 def _thumbnail(layout: RunLayout, row: Row) -> str:
     """Return a thumbnail as a data URI; empty if the image was not decoded or was deleted."""
-    if row["sha256"] is None or row["dhash"] is None:
+    if row["sha256"] is None or row["phash"] is None:
         return ""
     path = layout.picture(row["sha256"], row["type"] or "jpg")
     try:

@@ -53,7 +53,7 @@ class Mine:
     scorer_version: str | None = None
     load_scorer: Callable[[str], Scorer] | None = None
     refuse: Sequence[Path] = ()
-    exclude: Sequence[tuple[str, int | None]] = ()
+    exclude: Sequence[tuple[str, bytes | None]] = ()
     tars: Path | None = None
     tell: Callable[[str], None] = print
     write_page: Callable[[RunLayout, funnel.Funnel, dict[str, Any]], object] | None = None

@@ -266,8 +266,8 @@ def train_scorer(
     return card
 
 
-def held_out_hashes(path: Path) -> list[tuple[str, int | None]]:
-    """Return the SHA-256 and difference hash of each image in the val and test splits of a store or other data.
+def held_out_hashes(path: Path) -> list[tuple[str, bytes | None]]:
+    """Return the SHA-256 and perceptual hash of each image in the val and test splits of a store or other data.
 
     Raises DataError if an image is missing, or if there are no val and test splits.
     """
@@ -275,7 +275,7 @@ def held_out_hashes(path: Path) -> list[tuple[str, int | None]]:
 
     store = Store(path) if (path / "store.json").is_file() else None
     records = [store.words(row) for row in range(len(store))] if store is not None else read(path)
-    hashes: list[tuple[str, int | None]] = []
+    hashes: list[tuple[str, bytes | None]] = []
     for record in records:
         if record.split not in ("train", "web") and record.image is not None:
             try:
@@ -284,7 +284,7 @@ def held_out_hashes(path: Path) -> list[tuple[str, int | None]]:
                 raise DataError(
                     f"{path}: the image of {record.key} cannot be read ({error.strerror}); restore the image"
                 ) from error
-            hashes.append((row["sha256"], row["dhash"]))
+            hashes.append((row["sha256"], row["phash"]))
     if not hashes:
         raise DataError(f"{path} has no images in a val or test split; leave out --exclude, or pass other data")
     return hashes

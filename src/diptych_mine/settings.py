@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from diptych.runtime.configs import assignment, first_problem, value_of
 from diptych.runtime.errors import RecipeError, nearest
+from diptych.vision.fingerprints import MOST_NEAR, NEAR
 
 OFF = ("off", "none", "null")
 
@@ -66,7 +67,7 @@ class KeepRules(_Frozen):
         default=None, min_length=1
     )
     common_text: int | None = Field(default=10, ge=1)
-    near_bits: int | None = Field(default=4, ge=0, le=4)
+    near_bits: int | None = Field(default=NEAR, ge=0, le=MOST_NEAR)
     host_pairs: int | None = Field(default=None, ge=1)
     licence: str | None = None
 

@@ -25,7 +25,7 @@ def digest(*parts: Any) -> str:
 _ANSWER = "reason:text status:int date:text final:text"
 _BODY = "offset:long length:long"
 _MEASURES = (
-    "sha256:text type:text bytes:long width:int height:int frames:int one_colour:bool dhash:hash file_licence:text "
+    "sha256:text type:text bytes:long width:int height:int frames:int one_colour:bool phash:hash file_licence:text "
     "realism:real nsfw:real why:text"
 )
 _PAGES = (
@@ -53,7 +53,7 @@ def schema(name: str) -> Any:
     text = pa.struct([("kind", pa.string()), ("text", pa.string()), ("fails", names), ("score", pa.float64())])
     types = {
         "text": pa.string(), "int": pa.int32(), "long": pa.int64(), "real": pa.float64(), "bool": pa.bool_(),
-        "hash": pa.uint64(), "names": names, "texts": pa.list_(text),
+        "hash": pa.binary(32), "names": names, "texts": pa.list_(text),
     }  # fmt: skip
     columns = (column.split(":") for column in COLUMNS[name].split())
     return pa.schema([(column, types[kind]) for column, kind in columns])

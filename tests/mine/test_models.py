@@ -288,7 +288,7 @@ def test_pictures_of_a_test_split_are_dropped(
     small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     rows = [row for row in funnel.decisions(RunLayout(mined[0])) if row["kept"] is not None][:5]
-    held = [(rows[0]["sha256"], None), *(("", row["dhash"] ^ 1) for row in rows[1:])]
+    held = [(rows[0]["sha256"], None), *(("", bytes([row["phash"][0] ^ 1]) + row["phash"][1:]) for row in rows[1:])]
     told = run(tmp_path / "out", small_web / "warc", exclude=held)
     assert told["rules"]["exclude"]["dropped"] >= 5
     assert told["kept"] <= mined[1]["kept"] - 4
@@ -296,14 +296,17 @@ def test_pictures_of_a_test_split_are_dropped(
 
 def test_lists_are_read_by_what_their_lines_are(tmp_path: Path) -> None:
     path = tmp_path / "list"
-    path.write_text(f"# a list\nexample.org\n{'a' * 64}\n{'0' * 16}\nhttps://b.test/k#x\n")
+    path.write_text(f"# a list\nexample.org\n{'a' * 64}\nphash:{'0' * 64}\nhttps://b.test/k#x\n")
     lists = lists_of([path], 4)
     assert lists.refuse("https://www.example.org/k.jpg")
     assert not lists.refuse("https://notexample.org/k.jpg")
     assert lists.refuse("https://b.test/k#x")
-    assert lists.refused.hold("a" * 64, None)
-    assert lists.refused.hold("", 0b1111)
-    assert not lists.refused.hold("", 0b11111)
+    hashes = [("a" * 64, None), ("", bytes(31) + b"\x0f"), ("", bytes(31) + b"\x1f"), (None, None)]
+    rows: list[Any] = [*({"sha256": one, "phash": phash} for one, phash in hashes), None]
+    assert lists.refused.hold(rows) == [True, True, False, False, False]
+    path.write_text("0" * 16)
+    with pytest.raises(DiptychError, match="a hash of an older version; expected in each line a SHA-256"):
+        lists_of([path], 4)
     path.write_text(
         "\ufeff.One.test.\n*.two.test\nthree.test:80\nmünchen.test\nHTTP://A.test:80/K.jpg?x#y\nhttps://A.test:8080/k\n"
     )

@@ -196,11 +196,13 @@ def test_licences_near_the_picture_come_first() -> None:
         "<DIV>words <b>and " * 32_000,
         "".join(f"<p><b id={n}>" for n in range(4_000)),
         "<ul><li>" * 32_000,
+        "<select>" + "<option>" * 100_000,
+        "<optgroup>" * 32_000,
         "".join(f"<div><b id={n}></div>" for n in range(4_000)),
         "<!-- <script> -->" + "<div>" * 32_000,
         f"<div {' '.join(f'a{n}=1' for n in range(32_000))}>",
     ],
-    ids=["open", "balanced", "stray", "mixed", "formatting", "lists", "reopened", "comment", "attributes"],
+    ids=["open", "balanced", "stray", "mixed", "format", "lists", "options", "groups", "again", "comment", "many"],
 )
 def test_a_page_made_to_be_slow_is_not_parsed_and_counted(body: str) -> None:
     found = page(body + PICTURE)
@@ -212,7 +214,8 @@ def test_pages_of_many_tags_and_of_long_ones_are_read() -> None:
     long = f"<div data-state='{'{&quot;a&quot;: 1, ' * 9_000}'></div><script>{'if (a < b) x = y; ' * 9_000}</script>"
     script = f"<script>{'x = a<b && {c: 1, d: 2}; ' * 9_000}</script>"
     unclosed = "<div><my-item><my-part></div>" * 2_000
-    for body in (many, long, script, unclosed, "<div>" * 900):
+    countries = f"<select>{'<option>Kenya' * 250}</select>" * 20
+    for body in (many, long, script, unclosed, countries, "<div>" * 900):
         assert page(body + PICTURE).verdict != "too deep"
 
 

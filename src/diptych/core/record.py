@@ -21,7 +21,7 @@ ReadText = Annotated[str, "text"]  # text that models read
 TaggedText = Annotated[str, "tagged"]  # text that models read, with tags such as [0]
 ToldText = Annotated[str, "label"]  # text that is not an input of models; mirroring swaps "left" and "right" in it
 Corners = Annotated[tuple[float, float, float, float], "box"]  # (x1, y1, x2, y2) from 0 to 1
-Fingerprint = tuple[int, int, int]
+Fingerprint = tuple[int, int]
 Cells = Annotated[tuple[str, ...], "cells"]  # the rows of an object's mask, as text
 
 
@@ -128,8 +128,7 @@ class Record:
     image_id: int | None = field(default=None, repr=False)
     # The data set's ids of the captions, in order. "" or a missing entry: no id.
     caption_ids: tuple[str, ...] = field(default=(), repr=False)
-    # (content hash, difference hash, difference hash of the mirrored image); see diptych.vision.fingerprints.
-    # Extraction computes it.
+    # (content hash, perceptual hash); see diptych.vision.fingerprints. Extraction computes it.
     fingerprint: Fingerprint | None = field(default=None, repr=False, metadata=ONE_SOURCE)
     # {task: items}, for tasks without a field of their own in this class.
     more: Mapping[str, tuple[TaskItem, ...]] = field(default_factory=dict, repr=False)

@@ -9,7 +9,7 @@
 - answers.json: answer vocabulary of VQA, or the labels and name of another task
 - validation.json: scores of the validation that chose these weights
 - familiarity.safetensors: used to warn about unusual images (only with the drawn world's detector)
-- seen.safetensors: fingerprints of the model's training images (16 bytes per image; imported checkpoints and models
+- seen.safetensors: fingerprints of the model's training images (40 bytes per image; imported checkpoints and models
   from the hub lack them)
 - detector/: the detector, which extracts regions from new images
 """

@@ -13,7 +13,7 @@ from PIL import Image
 from diptych.runtime.engine.outcome import Counts
 from diptych.runtime.errors import DataError
 from diptych.vision.decoder import shared_decoders
-from diptych.vision.fingerprints import dhash
+from diptych.vision.fingerprints import perceptual_hash
 from diptych.vision.image_files import read_header
 from diptych.vision.upright import TooManyPixels, UnknownFormat
 from diptych_mine.checking import Measured, read_json
@@ -28,7 +28,7 @@ from diptych_mine.tables import Row, digest, read_rows, write_shard
 
 AT_ONCE = 64  # number of images per call of a judge
 TYPES = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tif"}
-MEASURED = ("sha256", "type", "bytes", "width", "height", "frames", "one_colour", "dhash", "file_licence", "realism",
+MEASURED = ("sha256", "type", "bytes", "width", "height", "frames", "one_colour", "phash", "file_licence", "realism",
             "nsfw", "why")  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def _measure(
     upright = Image.fromarray(pixels)
     extrema: Any = upright.getextrema()  # (lowest, highest) value of each channel
     measures["one_colour"] = all(low == high for low, high in extrema)
-    measures["dhash"] = dhash(upright)
+    measures["phash"] = perceptual_hash(upright)
     if rules.one_colour and measures["one_colour"]:
         fails.append("one_colour")
     return measures, fails, upright

@@ -195,16 +195,20 @@ class Join:
         table = AddressTable.open(self.layout.work(NAME), self.answers)
         open_rows = [row for row in rows if not row["fails"]]
         answers = table.rows([row["address"] for row in open_rows], self.settings.fetch.redirects)
-        for row, answer in zip(open_rows, answers, strict=True):
-            row["fails"] += self._fails(row, answer)
+        held = zip(self.lists.refused.hold(answers), self.lists.excluded.hold(answers), strict=True)
+        for row, answer, (refused, excluded) in zip(open_rows, answers, held, strict=True):
+            row["fails"] += self._fails(row, answer, refused, excluded)
         self._choose([row for row in open_rows if not row["fails"]])
         if self.scorer is not None and self.load is not None:
             self._score(self.layout, self.load(self.scorer), [row for row in open_rows if not row["fails"]])
         counts = {"pictures": len(rows), "left": sum(1 for row in rows if not row["fails"])}
         return write_shard(self.layout, "joined", name, rows, counts)
 
-    def _fails(self, row: Row, answer: Row | None) -> list[str]:
-        """Add the image's measures to its row, and return the names of the rules that it breaks."""
+    def _fails(self, row: Row, answer: Row | None, refused: bool, excluded: bool) -> list[str]:
+        """Add the image's measures to its row, and return the names of the rules that it breaks.
+
+        `refused`, `excluded`: True if the lists have the image's hash.
+        """
         if self.lists.refuse(row["address"], row["page"], answer["final"] if answer else None):
             return ["refused"]
         if answer is None:
@@ -215,14 +219,14 @@ class Join:
             row["reason"] = answer["reason"] or "empty"
             return ["fetch"]
         fails = list(answer["fails"] or [])
-        if self.lists.refused.hold(row["sha256"], row["dhash"]):
+        if refused:
             fails.append("refused")
         if row["licence"] == licences.UNKNOWN and row["file_licence"]:
             row["licence"] = row["file_licence"]
         wanted = self.settings.keep.licence
         if wanted is not None and not licences.is_free(row["licence"], wanted):
             fails.append("licence")
-        if self.lists.excluded.hold(row["sha256"], row["dhash"]):
+        if excluded:
             fails.append("exclude")
         return fails
 

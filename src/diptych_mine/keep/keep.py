@@ -1,21 +1,21 @@
 """Choose one pair (image and text) per image, and drop texts that many images share.
 
-By default, two files are the same image if their SHA-256 are equal, or their difference hashes differ in at most four
-bits. A text with more than ten images is dropped with all its pairs. Then the pair with the highest score is chosen for
-each image. Ties are broken by the kind of text, then by hashes of text and page.
+By default, a file is a copy of another if the perceptual hashes differ in at most NEAR bits. Images are taken in the
+order of their best pairs: one that is near an image taken before is its copy (`clusters`). A text with more than ten
+images is dropped with all its pairs. Then the pair with the highest score is chosen for each image and its copies. Ties
+are broken by the kind of text, then by hashes of text and page.
 """
 
 from dataclasses import dataclass
-from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # results for a pair; HOST: more than `host_pairs` pairs are from its host
-BAND_MARGIN = 3  # hashes are near only if at least this many of their bands of bits are equal
+from diptych.vision.fingerprints import U64, Indices, near_pairs
 
-U64 = NDArray[np.uint64]
+KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # results for a pair; HOST: more than `host_pairs` pairs are from its host
+
 Ties = tuple[NDArray[Any], ...]
 
 
@@ -23,11 +23,11 @@ Ties = tuple[NDArray[Any], ...]
 class Pairs:
     """The columns of N pairs of image and text.
 
-    All but `score` and `kind` are 64-bit hashes. Without a scorer `score` is 0.
+    All but `score` and `kind` are 64-bit hashes; `phash` has 256 bits (N, 4). Without a scorer `score` is 0.
     """
 
     picture: U64
-    dhash: U64
+    phash: U64
     text: U64
     page: U64
     host: U64
@@ -41,13 +41,16 @@ class Pairs:
 def choose(pairs: Pairs, common: int | None, near: int | None, host_pairs: int | None) -> NDArray[np.uint8]:
     """Return the verdict on each pair (N,).
 
-    `common`: the largest number of images that a text may have. `near`: the number of bits in which the difference
-    hashes of the same image may differ. `host_pairs`: the largest number of pairs of a host. None turns a rule off.
+    `common`: the largest number of images that a text may have. `near`: the number of bits in which the perceptual
+    hashes of copies may differ. `host_pairs`: the largest number of pairs of a host. None turns a rule off.
     """
     verdict = np.full(len(pairs), WORSE, np.uint8)
     if not len(pairs):
         return verdict
-    cluster = clusters(pairs.picture, pairs.dhash, near)
+    every = np.arange(len(pairs))
+    order = np.lexsort(_ties(pairs, every, every)[:-1])
+    cluster = np.empty_like(order)
+    cluster[order] = clusters(pairs.picture[order], pairs.phash[order], near)
     if common is not None:
         verdict[_common(pairs.text, cluster, common)] = COMMON
     left = np.flatnonzero(verdict != COMMON)
@@ -85,61 +88,34 @@ def _common(text: U64, cluster: NDArray[np.int64], most: int) -> NDArray[np.bool
     return common
 
 
-def clusters(picture: U64, dhash: U64, near: int | None) -> NDArray[np.int64]:
-    """Return the cluster number of each row's image, (N,).
+def clusters(picture: U64, phash: U64, near: int | None) -> Indices:
+    """Return the cluster number of each row's image, (N,). Rows are ordered from the best pair to the worst.
 
-    Images are connected if their hashes are near. A cluster is a connected component.
+    Images are taken in this order. An image that is near a kept one is its copy; any other image is kept. Copies of
+    copies are therefore not joined. A copy belongs to the first kept image that is near it.
     """
-    _, first, number = np.unique(picture, return_index=True, return_inverse=True)
     if near is None:
-        return number.astype(np.int64)
-    hashes, of_hash = np.unique(dhash[first], return_inverse=True)
-    label = _connected(len(hashes), near_pairs(hashes, near))
-    # Images whose difference hashes are equal or near get the same number.
-    return np.asarray(label[of_hash][number], np.int64)
+        return np.unique(picture, return_inverse=True)[1]
+    _, first, number = np.unique(phash, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return kept_images(phash[first[order]], near)[rank[number]]
 
 
-def near_pairs(hashes: U64, bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the pairs of hashes that differ in at most `bits` bits, as two arrays of indices.
-
-    `hashes` has no duplicates. Each hash is cut into `bits + 3` bands of bits. Two near hashes have at least three
-    equal bands. So the hashes are sorted by every choice of three bands, and only hashes with three equal bands are
-    compared.
-    """
-    if bits == 0 or len(hashes) < 2:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    near: list[NDArray[np.int64]] = []
-    edges = np.linspace(0, 64, bits + BAND_MARGIN + 1).astype(int)
-    bands = [sum(1 << bit for bit in range(low, high)) for low, high in pairwise(edges.tolist())]
-    for some in combinations(bands, BAND_MARGIN):
-        key = hashes & np.uint64(sum(some))
-        order = np.argsort(key, kind="stable")
-        ordered = key[order]
-        # Compare each sorted hash with the hashes 1, 2, ... places after it, up to the longest run of equal keys.
-        for reach in range(1, len(ordered)):
-            same = np.flatnonzero(ordered[reach:] == ordered[:-reach])
-            if not len(same):
-                break
-            a, b = order[same], order[same + reach]
-            close = np.bitwise_count(hashes[a] ^ hashes[b]) <= bits
-            near.append(np.stack([np.minimum(a[close], b[close]), np.maximum(a[close], b[close])]))
-    both = np.unique(np.concatenate(near, axis=1), axis=1) if near else np.zeros((2, 0), np.int64)
-    return both[0], both[1]
-
-
-def _connected(count: int, edges: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return for each of `count` nodes the smallest node number in its connected component.
-
-    `edges`: two arrays of node numbers.
-    """
-    label = np.arange(count)
-    a, b = edges
+def kept_images(hashes: U64, near: int) -> Indices:
+    """Return for each hash (N, 4), without duplicates, the index of the kept hash that it is a copy of, or its own."""
+    better, worse = near_pairs(hashes, hashes, near)
+    better, worse = better[better < worse], worse[better < worse]
+    copy = np.zeros(len(hashes), bool)
+    a, b = better, worse
     while len(a):
-        least = np.minimum(label[a], label[b])
-        before = label.copy()
-        np.minimum.at(label, a, least)
-        np.minimum.at(label, b, least)
-        label = label[label]
-        if np.array_equal(label, before):
-            break
-    return label
+        kept = ~copy
+        kept[b] = False  # all others have no near hash before them, except copies
+        copy[b[kept[a]]] = True
+        left = ~copy[a] & ~copy[b]
+        a, b = a[left], b[left]
+    of = np.arange(len(hashes))
+    copies = ~copy[better] & copy[worse]
+    np.minimum.at(of, worse[copies], better[copies])
+    return of

@@ -27,8 +27,8 @@ from diptych_mine.tables import Row, lines_of, read_rows, write_json, write_rows
 
 PICTURE = re.compile(r"[0-9a-f]{64}\.\w+")
 LINES = 10_000  # at most this many lines per file of records
-_NARROW = ("page", "address", "texts", "fails", "sha256", "dhash")
-_PAIR = np.dtype([("picture", "u8"), ("dhash", "u8"), ("text", "u8"), ("page", "u8"), ("host", "u8"), ("score", "f4"),
+_NARROW = ("page", "address", "texts", "fails", "sha256", "phash")
+_PAIR = np.dtype([("picture", "u8"), ("phash", "V32"), ("text", "u8"), ("page", "u8"), ("host", "u8"), ("score", "f4"),
                   ("kind", "u1"), ("shard", "i8"), ("row", "i8"), ("place", "i8")])  # fmt: skip
 
 
@@ -80,7 +80,8 @@ def pairs_of(layout: RunLayout, shards: Sequence[str]) -> tuple[Pairs, PairPlace
     pairs = np.fromiter(_pairs(layout, shards), _PAIR)
     columns = {name: np.ascontiguousarray(pairs[name]) for name in _PAIR.names or ()}
     places = PairPlaces(tuple(shards), columns.pop("shard"), columns.pop("row"), columns.pop("place"))
-    return Pairs(**columns), places
+    phash = columns.pop("phash").view(np.uint64).reshape(-1, 4)
+    return Pairs(**columns, phash=phash), places
 
 
 def _pairs(layout: RunLayout, shards: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -92,7 +93,7 @@ def _pairs(layout: RunLayout, shards: Sequence[str]) -> Iterator[tuple[Any, ...]
             host = key_of(host_of(row["page"] or row["address"]))
             for place, text in enumerate(row["texts"]):
                 if not text["fails"]:
-                    yield (picture, row["dhash"], key_of(text["text"].casefold()), page, host, text["score"] or 0.0,
+                    yield (picture, row["phash"], key_of(text["text"].casefold()), page, host, text["score"] or 0.0,
                            KINDS.index(text["kind"]), shard, number, place)  # fmt: skip
 
 
@@ -136,7 +137,7 @@ def record(row: Row, by: str) -> dict[str, Any]:
     return {
         "image": f"pictures/{row['sha256'][:2]}/{row['sha256']}.{_ending(row)}", "captions": [text["text"]],
         "split": "train", "page": row["page"], "address": row["address"], "kind": text["kind"], "score": text["score"],
-        "sha256": row["sha256"], "dhash": f"{row['dhash']:016x}", "width": row["width"], "height": row["height"],
+        "sha256": row["sha256"], "phash": row["phash"].hex(), "width": row["width"], "height": row["height"],
         "licence": row["licence"], "fetched": row["date"] or None, "by": by,
     }  # fmt: skip
 

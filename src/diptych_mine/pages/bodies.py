@@ -20,9 +20,9 @@ _RAW = re.compile(
 _FORMATTING = frozenset(
     {b"a", b"b", b"big", b"code", b"em", b"font", b"i", b"nobr", b"s", b"small", b"strike", b"strong", b"tt", b"u"}
 )
-# Tags that have no content (<br>), or that the next tag of the same kind closes (<li>).
+# Tags without content (<br>), or that the next tag of the same kind closes (<li>). Not <option>, which lexbor nests.
 _CLOSED = re.compile(
-    rb"(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr|p|li|t[dhr]|d[td]|option|optgroup|thead|tbody|tfoot"
+    rb"(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr|p|li|t[dhr]|d[td]|thead|tbody|tfoot"
     rb"|colgroup|html|head|body)\Z"
 )
 

@@ -7,19 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageOps
 
 from diptych.core import Record
 from diptych.data.check import check
-from diptych.data.leakage import FILE, NEAR, Fingerprints, SeenImages, copies_across, leakage, near_copies, prints_of
+from diptych.data.leakage import FILE, Fingerprints, SeenImages, copies_across, leakage, near_copies, prints_of
 from diptych.data.store.loader import Loader
 from diptych.data.store.record_json import record_from_json, record_to_json
 from diptych.data.store.store import Store, StoreWriter
 from diptych.data.store.tokens import Tokens
 from diptych.objectives import ImageTextMatching, OneForward, Schedule
 from diptych.runtime.errors import CheckpointError
+from diptych.runtime.weight_files import write_weights
 from diptych.tasks.matching import CaptionTask
-from diptych.vision.fingerprints import image_fingerprint
+from diptych.vision.fingerprints import MOST_NEAR, NEAR, image_fingerprint, near_pairs
 from tests.library.data.conftest import CONTRACT, MakeStore
 from tests.library.data.conftest import record as stored_record
 
@@ -46,16 +48,19 @@ def test_a_fingerprint_is_of_the_pixels_and_their_shape() -> None:
 
 def test_near_hashes_are_those_of_a_comparison_of_all() -> None:
     drawn = np.random.default_rng(0)
-    known = drawn.integers(1, 2**64, 3000, dtype=np.uint64)
+    known = drawn.integers(1, 2**64, (3000, 4), dtype=np.uint64)
     asked = known[:400].copy()
-    for row in range(400):  # 0 to 7 bits changed
-        for bit in drawn.choice(64, row % 8, replace=False):
-            asked[row] ^= np.uint64(1 << int(bit))
-    distance = np.bitwise_count(asked[:, None] ^ known[None])
+    for row in range(400):  # 0 to 2 * NEAR - 1 bits changed
+        for bit in drawn.choice(256, row % (2 * NEAR), replace=False):
+            asked[row, bit // 64] ^= np.uint64(1 << int(bit) % 64)
+    distance = np.bitwise_count(asked[:, None] ^ known[None]).sum(2)
     found = near_copies(asked, known)
     assert ((found >= 0) == (distance <= NEAR).any(1)).all()
-    assert (found >= 0).sum() == 250
+    assert (found >= 0).sum() == sum(row % (2 * NEAR) <= NEAR for row in range(400))
     assert all(distance[row, place] <= NEAR for row, place in enumerate(found) if place >= 0)
+    for bits in (0, MOST_NEAR):
+        rows, places = near_pairs(asked, known, bits)
+        assert list(zip(rows, places, strict=True)) == [*map(tuple, np.argwhere(distance <= bits))]
 
 
 def test_images_without_an_edge_are_no_copies_of_each_other() -> None:
@@ -85,12 +90,15 @@ def test_lists_are_joined_kept_and_checked(tmp_path: Path) -> None:
     both.save(tmp_path)
     again = SeenImages.load(tmp_path)
     assert again is not None
-    assert (again.content.tolist(), again.dhash.tolist()) == (both.content.tolist(), both.dhash.tolist())
+    assert (again.content.tolist(), again.perceptual.tolist()) == (both.content.tolist(), both.perceptual.tolist())
     asked = Fingerprints.of([image_fingerprint(np.asarray(noise(n))) for n in (0, 2, 9)], 1)
     assert again.leakage(asked).text == (
         "2 of 3 test images were trained on, and 0 near copies; 1 of the test images could not be compared; "
         "3 of the training images have no fingerprint"
     )
+    write_weights({"prints": torch.zeros(2, 3, dtype=torch.int64), "missing": torch.tensor([0, 0])}, tmp_path / FILE)
+    with pytest.raises(CheckpointError, match=r"has format 1, but this version of Diptych reads 2; .*: rm .*seen"):
+        SeenImages.load(tmp_path)
     (tmp_path / FILE).write_bytes(b"nothing")
     with pytest.raises(CheckpointError, match=r"is damaged .*; copy the model folder again"):
         SeenImages.load(tmp_path)
@@ -112,15 +120,15 @@ def test_a_store_of_before_takes_fingerprints_from_files_that_are_there(tmp_path
 
 def test_a_model_whose_training_images_have_no_fingerprint_cannot_say() -> None:
     blind = SeenImages.of(Fingerprints.of([], 7), None, begun=False)
-    assert blind.leakage(Fingerprints.of([(1, 2, 3)], 0)).text == (
+    assert blind.leakage(Fingerprints.of([(1, 2)], 0)).text == (
         "the training images of this model are unknown; 7 of the training images have no fingerprint"
     )
 
 
-@pytest.mark.parametrize("print_", [[1, 2, 2**64], [-1, 0, 0], [1], [1, 2], ["1", "2", "3"]])
+@pytest.mark.parametrize("print_", [[1, 2**256], [2**64, 1], [-1, 0], [1], [1, 2, 3], ["1", "2"]])
 def test_a_store_refuses_a_fingerprint_that_is_none(print_: list[object]) -> None:
-    good = {**record_to_json(stored_record(0)), "fingerprint": [2**64 - 1, 0, 1]}
-    assert record_from_json(json.dumps(good).encode()).fingerprint == (2**64 - 1, 0, 1)
+    good = {**record_to_json(stored_record(0)), "fingerprint": [2**64 - 1, 2**256 - 1]}
+    assert record_from_json(json.dumps(good).encode()).fingerprint == (2**64 - 1, 2**256 - 1)
     with pytest.raises(ValueError, match="fingerprint"):
         record_from_json(json.dumps(good | {"fingerprint": print_}).encode())
 
@@ -143,7 +151,7 @@ def test_check_names_near_copies_in_two_splits(tmp_path: Path) -> None:
 def test_samples_have_the_content_of_their_image(make_store: MakeStore, tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "prints", CONTRACT) as writer:
         for number in range(4):
-            writer.add(replace(stored_record(number), fingerprint=(number // 2, 5, 6)))
+            writer.add(replace(stored_record(number), fingerprint=(number // 2, 5)))
     task, update = (
         CaptionTask(Tokens.train(["dog", "a cat"], 50)),
         Schedule(((OneForward((ImageTextMatching(),)), 1.0),)),

@@ -192,7 +192,7 @@ def test_fingerprints_of_training_images_stay_here(
     model: Predictor, stub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever has an image could find out with them whether the model was trained on it."""
-    seen = SeenImages(np.array([3, 7], np.uint64), np.array([1, 2], np.uint64))
+    seen = SeenImages(np.array([3, 7], np.uint64), np.ones((2, 4), np.uint64))
     Predictor(replace(model.folder, seen=seen).save(tmp_path / "model"))
     stub.repositories["me/kites"] = {"seen.safetensors": b"of an earlier model"}
     app(["push", str(tmp_path / "model"), "me/kites"], standalone_mode=False)

@@ -151,7 +151,7 @@ def test_vectors_of_equal_captions_are_equal_results() -> None:
 
 def test_vectors_of_equal_images_are_equal_results() -> None:
     """The second image is the first under another name: by content either finds the captions of both."""
-    records = [Record(str(n), captions=(text,), fingerprint=(n // 2, n, n)) for n, text in enumerate(("a", "b", "c"))]
+    records = [Record(str(n), captions=(text,), fingerprint=(n // 2, n)) for n, text in enumerate(("a", "b", "c"))]
     vectors = [[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]
     predictions: list[dict[str, Any]] = []
     for record, image, text in zip(records, vectors, (vectors[1], vectors[0], vectors[2]), strict=True):

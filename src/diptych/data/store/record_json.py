@@ -48,8 +48,9 @@ def _check_references(record: Record) -> None:
     """Raise ValueError for an impossible file name, and for indices of choices or objects that are out of range."""
     if record.image is not None and "\0" in str(record.image):
         raise ValueError("image: found a null byte, expected a file name")
-    if not all(0 <= number < 2**64 for number in record.fingerprint or ()):
-        raise ValueError("fingerprint: expected two or three integers of 64 bits")
+    content, perceptual = record.fingerprint or (0, 0)
+    if not (0 <= content < 2**64 and 0 <= perceptual < 2**256):
+        raise ValueError("fingerprint: expected an integer of 64 bits and one of 256 bits")
     if len(record.caption_ids) > len(record.captions):
         raise ValueError(f"caption_ids: found {len(record.caption_ids)} ids for {len(record.captions)} captions")
     for one in record.choices:

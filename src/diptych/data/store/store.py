@@ -45,7 +45,7 @@ from diptych.vision.detectors.weights import check_detector
 from diptych.vision.features.profile import refuse_other_features
 
 INDEX, FAILURES = "store.json", "failures.jsonl"
-FORMAT = 3  # version of a store's format; version 2 had no table of splits
+FORMAT = 3  # version of a store's format; version 2 had no table of splits, and fingerprints of another kind
 
 
 class Store:
