@@ -41,6 +41,7 @@ PARSERS = {
 }
 # Checksums, what Diptych draws or writes itself and maps again, a name of an exception, a call of the C library.
 OTHERS = {
+    "data/store/shard.py": {"zlib"},
     "data/store/shards.py": {"zlib"},
     "data/store/store.py": {"zlib"},
     "diptych_mine/keep/joining.py": {"pyarrow"},

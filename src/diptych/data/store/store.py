@@ -112,13 +112,12 @@ class Store:
 
     def split(self, name: str) -> list[int]:
         """Return the indices of the records of a split, or of several splits, such as `cc+sbu`."""
-        found: list[int] = self.rows_of(splits_in(name))[: self.limits.get(name)].tolist()
-        return found
+        rows: list[int] = self.rows_of(splits_in(name))[: self.limits.get(name)].tolist()
+        return rows
 
     def rows_of(self, splits: Container[str]) -> npt.NDArray[np.int64]:
         """Return the indices of the records of these splits, in order."""
-        starts = self._starts[:-1].tolist()
-        own = [start + part.rows_of(splits) for start, part in zip(starts, self._parts, strict=True)]
+        own = [first + part.rows_of(splits) for first, part in zip(self._starts, self._parts, strict=False)]
         return np.concatenate([np.zeros(0, np.int64), *own])
 
     @cached_property
