@@ -48,7 +48,8 @@ def serve(
     begin(f"opening {', '.join(models)}")
     share_one_arena()
     with requires_extra("a service", "serve"):
-        from diptych_serve.service.server import bind, is_loopback, make_server, serve
+        from diptych_serve.service.server import bind, make_server, serve
+    from diptych.inference.client import is_loopback
     from diptych.runtime.progress import advancing
     from diptych_serve.service.limits import Limits
     from diptych_serve.service.pictures import PictureGallery

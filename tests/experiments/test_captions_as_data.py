@@ -8,15 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.metrics.retrieval import RECALLS
 from diptych.runs.run import run
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems import find_recipe
-from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych_world.book import record
-from diptych_world.layout import scene
 from experiments.captions_as_data import (
     ARMS,
     MORE,
@@ -29,8 +25,8 @@ from experiments.captions_as_data import (
     teach_retriever,
     write_more,
 )
+from tests.support.scenes import TINY, scene_store
 
-TINY = ("model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32")
 FEW = (
     "training.batch=4", "training.threads=1", "training.precision=fp32", "training.validate_every=2",
     "data.validation_records=2", "decoding.max_words=6",
@@ -40,11 +36,9 @@ FEW = (
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> CaptionStudy:
     folder = tmp_path_factory.mktemp("study")
-    splits = {"train": 8, "val": 3, "test": 5}
-    records = [record(scene(0, split, index)) for split, count in splits.items() for index in range(count)]
-    extract(records, GroundTruth.of(records), folder / "store")
+    store = scene_store(folder / "store", {"train": 8, "val": 3, "test": 5})
     recipe = find_recipe("unified-vlp/small/pretrain", [*TINY, *FEW, "data.split=train", "training.steps=2"])
-    run(recipe, Store(folder / "store"), folder / "pretrain", console=Console(quiet=True))
+    run(recipe, store, folder / "pretrain", console=Console(quiet=True))
     return CaptionStudy(
         model=str(folder / "pretrain"), store=str(folder / "store"), out=str(folder / "out"), pictures=6, written=2,
         gallery=4, held_out=2, seeds=1, taught_steps=2, steps=2, settings=(*FEW, "model.max_regions=32"),

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from diptych.data.extract.extract import extract
 from diptych.runs.folder import open_model
 from diptych.tasks import find_task
-from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.selection import Selection
 from diptych_world.book import record
 from diptych_world.demo.detector import storybook_shape
@@ -28,6 +26,7 @@ from experiments.claims.table import CLAIMS
 from experiments.claims.true_boxes import AtTrueBoxes
 from experiments.claims.verdicts import difference
 from experiments.pages import claims as pages
+from tests.support.scenes import scene_store
 
 pytestmark = pytest.mark.learns
 
@@ -167,10 +166,7 @@ def test_the_page_sums_up_by_the_size_of_the_papers_difference() -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    splits = {"train": 6, "val": 2, "test": 3}
-    records = [record(scene(0, split, index)) for split, count in splits.items() for index in range(count)]
-    extract(records, GroundTruth.of(records), tmp_path / "store")
-    return tmp_path / "store"
+    return scene_store(tmp_path / "store", {"train": 6, "val": 2, "test": 3}).folder
 
 
 def test_arms_are_trained_scored_and_kept(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from diptych.data.extract.extract import extract
 from diptych.runtime.errors import RecipeError
-from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych_world.book import record
-from diptych_world.layout import scene
 from experiments import flickr8k
 from experiments.claims.arms import Arm, Place, recipe_of
 from experiments.flickr8k import ARMS, PRETRAINED, SCRATCH, Photographs
+from tests.support.scenes import scene_store
 
 SPLITS = {"train": 6, "val": 2, "test": 3}
 TINY = (
@@ -27,10 +24,7 @@ LOOK = ("training.validate_every=2",)
 
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Photographs:
-    records = [record(scene(0, split, index)) for split, count in SPLITS.items() for index in range(count)]
-    detector = GroundTruth.of(records)
-    extract(records, detector, tmp_path / "store")
-    detector.save(tmp_path / "store/detector")
+    scene_store(tmp_path / "store", SPLITS, detector=True)
     monkeypatch.setattr(flickr8k, "LABELLED", 2)
     return Photographs(str(tmp_path / "store"), str(tmp_path / "out"))
 

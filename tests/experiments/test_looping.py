@@ -8,11 +8,7 @@ import pytest
 import torch
 
 from diptych.core import Record
-from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
-from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych_world.book import record
-from diptych_world.layout import scene
 from experiments.hard_world import goes_round, long_captions
 from experiments.looping import (
     ARMS,
@@ -27,6 +23,7 @@ from experiments.looping import (
     prepared,
     teach,
 )  # fmt: skip
+from tests.support.scenes import scene_store
 
 TINY = (
     *LoopStudy.settings, "model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32", "training.precision=fp32",
@@ -36,11 +33,7 @@ TINY = (
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world") / "store"
-    splits = {"train": 8, "val": 1, "test": 4}
-    records = [record(scene(0, split, index)) for split, count in splits.items() for index in range(count)]
-    extract(records, GroundTruth.of(records), folder)
-    return folder
+    return scene_store(tmp_path_factory.mktemp("world") / "store", {"train": 8, "val": 1, "test": 4}).folder
 
 
 def test_long_captions_are_pairs_that_do_not_go_round() -> None:

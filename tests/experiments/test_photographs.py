@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from diptych.data.extract.extract import extract
 from diptych.systems import find_recipe
-from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych_world.book import record
-from diptych_world.layout import scene
 from experiments.photographs import CHAINS, Photographs, learn
+from tests.support.scenes import scene_store
 
 TINY = (
     "model.width=16", "model.heads=2", "training.precision=fp32", "training.batch=2",
@@ -22,11 +19,8 @@ TINY = (
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Photographs:
-    splits = {"train": 6, "val": 2, "test": 3}
-    records = [record(scene(0, split, index)) for split, count in splits.items() for index in range(count)]
-    store = tmp_path / "world"
-    extract(records, GroundTruth.of(records), store)
-    plan = Photographs(str(store), str(tmp_path / "out"), pictures=6, test=3, settings=TINY)
+    store = scene_store(tmp_path / "world", {"train": 6, "val": 2, "test": 3})
+    plan = Photographs(str(store.folder), str(tmp_path / "out"), pictures=6, test=3, settings=TINY)
     plan.made()
     return plan
 

@@ -15,14 +15,13 @@ import pytest
 from PIL import Image
 
 from diptych import cli
-from diptych.data.extract.extract import extract
 from diptych.data.extract.own_data import extract_regions
 from diptych.data.formats.table import read
 from diptych.data.store.store import Store
 from diptych.runs.run import run as train
 from diptych.systems import find_recipe
-from diptych.vision.detectors.ground_truth import GroundTruth
 from tests.support import toy, zygote
+from tests.support.scenes import scene_store
 
 SPLITS = {"train": 40, "val": 8, "test": 12}
 # Two processes of one thread each: more threads than cores would make them crawl.
@@ -31,17 +30,9 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from diptych_world.book import record
-    from diptych_world.layout import scene
-
-    folder = tmp_path_factory.mktemp("world") / "store"
-    records = [record(scene(0, split, index)) for split, count in SPLITS.items() for index in range(count)]
-    detector = GroundTruth.of(records)
-    extract(records, detector, folder)
-    (folder / "detector").mkdir()
-    detector.save(folder / "detector")
-    assert len(Store(folder)) == sum(SPLITS.values())
-    return folder
+    store = scene_store(tmp_path_factory.mktemp("world") / "store", SPLITS, detector=True)
+    assert len(store) == sum(SPLITS.values())
+    return store.folder
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,40 +44,46 @@ def pretrained(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_it_captions_and_shows_what_regions_weighed(run, world, pretrained, tmp_path) -> None:
-    chosen = [word for key in ("training.steps", "training.validate_every") for word in ("--set", f"{key}=6")]
-    result = run("finetune", "caption", "--data", world, "--model", pretrained, "--out", tmp_path / "caption", *chosen)
-    assert result.code == 0, result.error
-    result = run("evaluate", "--model", tmp_path / "caption", "--data", world, "--json")
+@pytest.fixture
+def finetuned(run, world: Path, pretrained: Path, tmp_path: Path) -> Callable[[str], Path]:
+    def made(task: str) -> Path:
+        chosen = [word for key in ("training.steps", "training.validate_every") for word in ("--set", f"{key}=6")]
+        out = tmp_path / task
+        result = run("finetune", task, "--data", world, "--model", pretrained, "--out", out, *chosen)
+        assert result.code == 0, result.error
+        return out
+
+    return made
+
+
+def test_it_captions_and_shows_what_regions_weighed(run, world, finetuned) -> None:
+    tuned = finetuned("caption")
+    result = run("evaluate", "--model", tuned, "--data", world, "--json")
     assert {"BLEU-4", "CIDEr"} <= set(json.loads(result.out)["scores"])
     records = [Store(world).record(index) for index in range(2)]
-    model = library.load(tmp_path / "caption")
+    model = library.load(tuned)
     for record, said in zip(records, model.caption(records), strict=True):
         shown = model.explain(record, said)
         assert [len(row) for row in shown.weights] == [len(said.boxes)] * len(shown.words)
 
 
-def test_it_answers(run, world, pretrained, tmp_path) -> None:
-    chosen = [word for key in ("training.steps", "training.validate_every") for word in ("--set", f"{key}=6")]
-    result = run("finetune", "vqa", "--data", world, "--model", pretrained, "--out", tmp_path / "vqa", *chosen)
-    assert result.code == 0, result.error
-    result = run("evaluate", "--model", tmp_path / "vqa", "--data", world, "--json")
+def test_it_answers(run, world, finetuned) -> None:
+    tuned = finetuned("vqa")
+    result = run("evaluate", "--model", tuned, "--data", world, "--json")
     assert {"accuracy", "accuracy yes/no"} <= set(json.loads(result.out)["scores"])
-    (answer,) = library.load(tmp_path / "vqa").ask(Store(world).record(0), ["is it night?"])
+    (answer,) = library.load(tuned).ask(Store(world).record(0), ["is it night?"])
     assert answer
 
 
-def test_it_searches(run, world, pretrained, tmp_path) -> None:
-    chosen = [word for key in ("training.steps", "training.validate_every") for word in ("--set", f"{key}=6")]
-    result = run("finetune", "retrieval", "--data", world, "--model", pretrained, "--out", tmp_path / "found", *chosen)
-    assert result.code == 0, result.error
-    result = run("evaluate", "--model", tmp_path / "found", "--data", world, "--json")
+def test_it_searches(run, world, finetuned) -> None:
+    tuned = finetuned("retrieval")
+    result = run("evaluate", "--model", tuned, "--data", world, "--json")
     scores = json.loads(result.out)["scores"]
     assert {"image retrieval R@1", "text retrieval R@10"} <= set(scores)
     assert scores["image retrieval R@1"]["blind"] == pytest.approx(100 / 12)
-    result = run("evaluate", "--model", tmp_path / "found", "--data", world)
+    result = run("evaluate", "--model", tuned, "--data", world)
     assert "of 12 images" in result.out
-    model = library.load(tmp_path / "found").predictor.folder
+    model = library.load(tuned).predictor.folder
     store = Store(world)
     gallery = TowerGallery.of_pictures(model.model, [store.record(index) for index in range(10)])
     ((best, *others),) = gallery.search(embed_sentences(model.model, model.tokens, ["a dog on the beach"]), 3)

@@ -3,16 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from diptych.data.extract.extract import extract
-from diptych.vision.detectors.ground_truth import GroundTruth
-from diptych_world.book import record
-from diptych_world.layout import scene
 from tests.journeys.conftest import Result, tiny
+from tests.support.scenes import scene_store
 
 
 def test_a_task_is_learnt_from_nothing(run: Callable[..., Result], tmp_path: Path) -> None:
-    records = [record(scene(0, "train", number)) for number in range(4)]
-    extract(records, GroundTruth.of(records), tmp_path / "store")
+    scene_store(tmp_path / "store", {"train": 4})
     asked = ("finetune", "vqa", "--from-scratch", "--data", tmp_path / "store", "--out", tmp_path / "run")
     result = run(*asked)
     assert result.code != 0

@@ -1,20 +1,17 @@
 """Outputs of the authors' code, and our samples rebuilt from the inputs that it was given."""
 
-import json
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
-from diptych.core import BIDIRECTIONAL, IGNORE, TEXT_AFTER_REGIONS, Batch, Regions, Sample, collate
+from diptych.core import BIDIRECTIONAL, IGNORE, TEXT_AFTER_REGIONS, Regions, Sample
 from diptych.systems.unified_vlp.checkpoint import import_unified_vlp
 from diptych.systems.unified_vlp.model import UnifiedVLP
 from tests.parity.detector_sets import WEIGHTS, names, sets
-from tests.parity.sets import SETS, weights
+from tests.parity.sets import SETS, Official, weights
 from tests.support.checkpoints import load_checkpoint
 
 collect_ignore = [] if any(names(folder, WEIGHTS) for folder in sets("vlp_x101")) else ["test_vlp_x101_network.py"]
@@ -25,16 +22,12 @@ def parity_folder(request: pytest.FixtureRequest) -> Path:
     return SETS[request.param]
 
 
-@dataclass
-class OfficialVLP:
-    """One set of golden vectors. Nothing is hard-coded: sizes come from meta.json."""
-
-    config: dict[str, Any]
-    special: dict[str, int]
-    inputs: dict[str, Tensor]
-    outputs: dict[str, Tensor]
-    grads: dict[str, Tensor]
-    model: UnifiedVLP
+class OfficialVLP(Official):
+    @cached_property
+    def model(self) -> UnifiedVLP:
+        theirs = weights(self.folder, "weights", self.vocabulary_file.parent)
+        sizes = {"heads": self.config["heads"], "max_regions": self.config["regions"]}
+        return load_checkpoint(UnifiedVLP, import_unified_vlp, theirs, self.vocabulary_file, **sizes)[0].eval()
 
     @property
     def regions(self) -> int:
@@ -82,9 +75,6 @@ class OfficialVLP:
             features=self.inputs["raw.region_feat"][row],
         )
 
-    def batch(self, case: str) -> Batch:
-        return collate([self.sample(case, row) for row in range(int(self.config["batch"]))])
-
     def valid(self, case: str) -> Tensor:
         """(B, L) of our sequence: what is there."""
         batch = self.batch(case)
@@ -97,13 +87,4 @@ def unified_vlp(parity_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     folder = parity_folder / "unified_vlp"
     if not folder.is_dir():
         pytest.skip(f"{parity_folder} has no unified_vlp")
-    meta = json.loads((folder / "meta.json").read_text())
-    config, special = meta["config"], meta["special_token_ids"]
-    words = {number: token for token, number in special.items()}
-    vocabulary = tmp_path_factory.mktemp("parity") / "vocab.txt"
-    vocabulary.write_text("\n".join(words.get(n, f"word{n}") for n in range(config["vocab"])))
-    theirs = weights(folder, "weights", vocabulary.parent)
-    sizes = {"heads": config["heads"], "max_regions": config["regions"]}
-    model, _ = load_checkpoint(UnifiedVLP, import_unified_vlp, theirs, vocabulary, **sizes)
-    read = {name: load_file(folder / f"{name}.safetensors") for name in ("inputs", "outputs", "grads")}
-    return OfficialVLP(config, special, read["inputs"], read["outputs"], read["grads"], model.eval())
+    return OfficialVLP.of(folder, tmp_path_factory.mktemp("parity"), "grads")

@@ -1,15 +1,14 @@
 """TDEN against the re-release of its authors (see conftest.py and the README of the parity folder)."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from diptych.core import IGNORE, Batch, Regions, Sample, Stream, collate
@@ -28,39 +27,21 @@ from diptych.objectives.masked_regions import overlaps
 from diptych.systems.tden.checkpoint import import_tden
 from diptych.systems.tden.layers import after_each
 from diptych.systems.tden.model import Tden
-from tests.parity.sets import weights
+from tests.parity.sets import Official, weights
 from tests.support.checkpoints import load_checkpoint
 from tests.support.exporting import export_tden
 
 pytestmark = pytest.mark.parity
-TOLERANCE = {"atol": 5e-6, "rtol": 1e-5}
+close = partial(torch.testing.assert_close, atol=5e-6, rtol=1e-5)
 
 
-def close(ours: Tensor, theirs: Tensor, **tolerance: float) -> None:
-    torch.testing.assert_close(ours, theirs, **(tolerance or TOLERANCE))
-
-
-@dataclass
-class Official:
-    """One set of golden vectors. Nothing is hard-coded: sizes come from meta.json."""
-
-    config: dict[str, Any]
-    special: dict[str, int]
-    inputs: dict[str, Tensor]
-    outputs: dict[str, Tensor]
-    grads: dict[str, Tensor]
-    folder: Path
-    vocabulary_file: Path
-
+class OfficialTden(Official):
     def model(self, name: str = "pretrain") -> Tden:
         theirs = weights(self.folder, f"weights_{name}", self.vocabulary_file.parent)
         model, report = load_checkpoint(Tden, import_tden, theirs, self.vocabulary_file, heads=self.config["heads"])
         assert report.missing == []
         assert set(report.left) <= {"predictor.decoder.bias"}
         return model.eval()
-
-    def batch(self, case: str) -> Batch:
-        return collate([self.sample(case, row) for row in range(int(self.config["batch"]))])
 
     def sample(self, case: str, row: int) -> Sample:
         """Of the pre-training, the question or the caption; the text without the [CLS] that the model adds."""
@@ -97,27 +78,19 @@ class Official:
 
 
 @pytest.fixture(scope="module")
-def official(parity_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Official:
+def official(parity_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> OfficialTden:
     folder = parity_folder / "tden"
     if not folder.is_dir():
         pytest.skip(f"{parity_folder} has no tden")
-    meta = json.loads((folder / "meta.json").read_text())
-    config, special = meta["config"], meta["special_token_ids"]
-    words = {number: token for token, number in special.items()}
-    free = next(n for n in range(config["vocab"]) if n not in words)
-    vocabulary = tmp_path_factory.mktemp("parity") / "vocab.txt"
-    names = ["[UNK]" if n == free else words.get(n, f"word{n}") for n in range(config["vocab"])]
-    vocabulary.write_text("\n".join(names))
-    read = {name: load_file(folder / f"{name}.safetensors") for name in ("inputs", "outputs", "grads_pretrain")}
-    return Official(config, special, read["inputs"], read["outputs"], read["grads_pretrain"], folder, vocabulary)
+    return OfficialTden.of(folder, tmp_path_factory.mktemp("parity"))
 
 
 @pytest.fixture(scope="module")
-def model(official: Official) -> Tden:
+def model(official: OfficialTden) -> Tden:
     return official.model()
 
 
-def same_layers(official: Official, ours: Stream, name: str) -> None:
+def same_layers(official: OfficialTden, ours: Stream, name: str) -> None:
     count = sum(key.startswith(f"{name}.") for key in official.outputs)
     assert len(ours.layers) == count > 0, name
     for number, states in enumerate(ours.layers, 1):
@@ -135,7 +108,7 @@ def sentence_written(model: Tden, target: Tensor, present: Tensor) -> Stream:
     return Stream(tuple(layers), present)
 
 
-def cut(official: Official, stream: Stream, case: str, name: str) -> None:
+def cut(official: OfficialTden, stream: Stream, case: str, name: str) -> None:
     """Our target is without the place after the last word, which says nothing."""
     for number, states in enumerate(stream.layers, 1):
         theirs = official.outputs[f"{case}.{name}.{number}"][:, : states.shape[1]]
@@ -202,7 +175,7 @@ def mean(objective: Any, model: Tden, states: Any, batch: Batch) -> Tensor:
     return objective.loss(model, states, batch) / objective.count(batch)
 
 
-def trained(official: Official) -> Tden:
+def trained(official: OfficialTden) -> Tden:
     """In training mode, where batch norm reads the batch; without dropout, as the golden vectors were made."""
     model = official.model()
     for module in model.modules():
@@ -231,7 +204,7 @@ def test_tden_losses_and_gradients(official):
     same_gradients(model, official)
 
 
-def same_gradients(model: Tden, official: Official) -> None:
+def same_gradients(model: Tden, official: OfficialTden) -> None:
     """Under the official names: the gradients take the place of the weights, which are then exported."""
     known = {name: p.grad if p.grad is not None else p * 0 for name, p in model.named_parameters()}
     model.load_state_dict(known, strict=False)

@@ -11,7 +11,7 @@ from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import read_weights
 from diptych.systems.tden.checkpoint import import_tden
 from diptych.systems.tden.model import Tden
-from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
+from tests.parity.checkpoints import SMALL, Keys, check_refusals, random, sections, vocabulary
 from tests.support.checkpoints import load_checkpoint
 from tests.support.exporting import export_tden
 
@@ -83,28 +83,10 @@ def test_the_real_size_in_half_precision(parity_folder, tmp_path):
 
 
 def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
-    keys, path, words = (
-        sections(parity_folder / "tden" / "keys.txt")["CAPTION"],
-        tmp_path / "model.pth",
-        vocabulary(tmp_path, 60),
-    )
-    theirs = tden(keys, SMALL)
-
-    def refused(tensors: dict[str, Tensor], match: str, **sizes: int) -> None:
-        torch.save(tensors, path)
-        with pytest.raises(CheckpointError, match=match):
-            load_checkpoint(Tden, import_tden, path, words, **sizes)
-
-    refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, "is not a TDEN checkpoint of xmodaler")
-    lost = "encoder.layers.1.attention.self.key.weight"
-    refused({name: value for name, value in theirs.items() if name != lost}, f"has no {lost}; copy it again")
-    refused(
-        {n: v for n, v in theirs.items() if "embeddings_pos" not in n},
-        "has no text.positions.weight; copy it again",
-    )
-    refused(theirs, "a width of 64, which is not divisible by 5 attention heads; pass heads", heads=5)
-    words.write_text(words.read_text() + "\none-more")
-    refused(theirs, "has 60 words, but the vocabulary file has 61; .* bert-base-uncased")
+    theirs = tden(sections(parity_folder / "tden" / "keys.txt")["CAPTION"], SMALL)
+    key = "encoder.layers.1.attention.self.key.weight"
+    lost = {key: key, "embeddings_pos": "text.positions.weight"}
+    check_refusals(Tden, import_tden, tmp_path, theirs, "TDEN checkpoint of xmodaler", lost)
 
 
 def test_only_the_codes_form_can_be_exported():

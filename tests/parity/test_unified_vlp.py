@@ -1,5 +1,6 @@
 """Unified VLP against the authors' code (see conftest.py and the README of the parity folder)."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,12 +21,8 @@ from tests.support.exporting import export_unified_vlp
 
 pytestmark = pytest.mark.parity
 CASES = ("s2s", "bi", "s2s_vismask", "bi_vismask")
-TOLERANCE = {"atol": 8e-6, "rtol": 1e-5}  # meta.json, suggested_tolerance
+close = partial(torch.testing.assert_close, atol=8e-6, rtol=1e-5)  # meta.json, suggested_tolerance
 BEAM_TOLERANCE = {"atol": 2e-3, "rtol": 1e-5}
-
-
-def close(ours: Tensor, theirs: Tensor, **tolerance: float) -> None:
-    torch.testing.assert_close(ours, theirs, **(tolerance or TOLERANCE))
 
 
 def mean(objective: Any, official: Any, batch: Batch) -> Tensor:

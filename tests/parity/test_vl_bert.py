@@ -1,13 +1,12 @@
 """VL-BERT against the authors' code (see conftest.py and the README of the parity folder)."""
 
-import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,30 +17,15 @@ from diptych.models.weights import ImportReport
 from diptych.objectives import AnswerQuestion, ImageTextMatching, MaskedLanguage, MaskedRegionClass
 from diptych.systems.vl_bert.checkpoint import import_vl_bert
 from diptych.systems.vl_bert.model import VLBert, sines
-from tests.parity.sets import weights
+from tests.parity.sets import Official, weights
 from tests.support.checkpoints import load_checkpoint
 
 pytestmark = pytest.mark.parity
-TOLERANCE = {"atol": 2e-5, "rtol": 1e-5}
+close = partial(torch.testing.assert_close, atol=2e-5, rtol=1e-5)
 WITHIN = 0.1  # of 1: regions whose labels sum to something else are not asked (misc.py:124-143)
 
 
-def close(ours: Tensor, theirs: Tensor, **tolerance: float) -> None:
-    torch.testing.assert_close(ours, theirs, **(tolerance or TOLERANCE))
-
-
-@dataclass
-class Official:
-    """One set of golden vectors. Nothing is hard-coded: sizes come from meta.json."""
-
-    config: dict[str, Any]
-    special: dict[str, int]
-    inputs: dict[str, Tensor]
-    outputs: dict[str, Tensor]
-    grads: dict[str, Tensor]
-    folder: Path
-    vocabulary_file: Path
-
+class OfficialVLBert(Official):
     def model(self, name: str) -> tuple[VLBert, ImportReport]:
         theirs = weights(self.folder, f"weights_{name}", self.vocabulary_file.parent)
         sizes = {"heads": self.config["heads"], "feature_size": self.config["feat_dim"]}
@@ -80,20 +64,11 @@ class Official:
 
 
 @pytest.fixture(scope="module")
-def official(parity_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Official:
-    folder = parity_folder / "vl_bert"
-    meta = json.loads((folder / "meta.json").read_text())
-    special = meta["special_token_ids"]
-    words = [f"w{n}" for n in range(meta["config"]["vocab"])]
-    for word, number in special.items():
-        words[number] = word
-    vocabulary = tmp_path_factory.mktemp("vl_bert") / "vocab.txt"
-    vocabulary.write_text("\n".join(words) + "\n")
-    inputs, outputs, grads = (load_file(folder / f"{n}.safetensors") for n in ("inputs", "outputs", "grads_pretrain"))
-    return Official(meta["config"], special, inputs, outputs, grads, folder, vocabulary)
+def official(parity_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> OfficialVLBert:
+    return OfficialVLBert.of(parity_folder / "vl_bert", tmp_path_factory.mktemp("vl_bert"))
 
 
-def same_layers(official: Official, case: str, states: States, batch: Batch) -> None:
+def same_layers(official: OfficialVLBert, case: str, states: States, batch: Batch) -> None:
     """Each layer's states, put into the order of the authors' seamless sequence."""
     for number, layer in enumerate(states.layers):
         theirs = official.outputs[f"{case}.hidden.{number}"]
@@ -105,7 +80,7 @@ def same_layers(official: Official, case: str, states: States, batch: Batch) -> 
             close(seamless, theirs[row, : len(seamless)])
 
 
-def test_pretraining(official: Official) -> None:
+def test_pretraining(official: OfficialVLBert) -> None:
     model, _ = official.model("pretrain")
     batch = collate([official.pretrain(row) for row in range(official.config["batch"])])
     states = model(batch)
@@ -122,7 +97,7 @@ def test_pretraining(official: Official) -> None:
     )
 
 
-def test_losses_and_gradients_of_pretraining(official: Official) -> None:
+def test_losses_and_gradients_of_pretraining(official: OfficialVLBert) -> None:
     model, report = official.model("pretrain")
     batch = collate([official.pretrain(row) for row in range(official.config["batch"])])
     states = model(batch)
@@ -152,7 +127,7 @@ def test_losses_and_gradients_of_pretraining(official: Official) -> None:
     assert compared == len(report.renamed) - ("aux_text_visual_embedding.weight" in report.renamed)
 
 
-def test_means_by_sample(official: Official) -> None:
+def test_means_by_sample(official: OfficialVLBert) -> None:
     """`MLM_LOSS_NORM_IN_BATCH_FIRST` and `MVRC_LOSS_NORM_IN_BATCH_FIRST`."""
     model, _ = official.model("pretrain")
     batch = collate([official.pretrain(row) for row in range(official.config["batch"])])
@@ -164,7 +139,7 @@ def test_means_by_sample(official: Official) -> None:
         assert not torch.allclose(loss, official.outputs[f"pretrain.{name}_loss"], atol=1e-4)
 
 
-def test_text_alone_beside_pairs(official: Official) -> None:
+def test_text_alone_beside_pairs(official: OfficialVLBert) -> None:
     model, _ = official.model("pretrain")
     pairs = [official.pretrain(row) for row in range(official.config["batch"])]
     texts, labels = (official.inputs[f"multitask.aux_{name}"] for name in ("text", "mlm_labels"))
@@ -184,7 +159,7 @@ def test_text_alone_beside_pairs(official: Official) -> None:
         close(loss, official.outputs[f"multitask.mlm_loss_{name}"])
 
 
-def test_vqa(official: Official) -> None:
+def test_vqa(official: OfficialVLBert) -> None:
     model, report = official.model("vqa")
     assert sorted(report.missing) == ["alone.weight", "hidden.weight", "regions.hidden"]
     mask, sep = official.special["[MASK]"], official.special["[SEP]"]
@@ -203,7 +178,7 @@ def test_vqa(official: Official) -> None:
     close(answer.loss(model, states, batch) / answer.count(batch), official.outputs["vqa.loss"])
 
 
-def test_referring_expressions(official: Official) -> None:
+def test_referring_expressions(official: OfficialVLBert) -> None:
     model, _ = official.model("refcoco")
     words = official.inputs["refcoco.expression"]
     batch = collate([official.asked(row, expression[expression > 0]) for row, expression in enumerate(words)])
@@ -231,7 +206,7 @@ class Given(nn.Module):
         return features
 
 
-def test_vcr(official: Official) -> None:
+def test_vcr(official: OfficialVLBert) -> None:
     model, report = official.model("vcr")
     assert all(name.startswith(("alone", "hidden", "regions")) for name in report.missing)
     sep, rows, samples = official.special["[SEP]"], official.config["batch"], []
@@ -267,7 +242,7 @@ def test_vcr(official: Official) -> None:
     close(loss, official.outputs["vcr.cnn_regularization_loss"])
 
 
-def test_sines_of_coordinates(official: Official) -> None:
+def test_sines_of_coordinates(official: OfficialVLBert) -> None:
     x1, y1, x2, y2, width, height = official.inputs["coord.boxes_and_image_size"].unbind(-1)
     numbers = torch.stack([(x1 + x2) / 2 / width, (y1 + y2) / 2 / height, (x2 - x1) / width, (y2 - y1) / height], -1)
     for name, count in (("dim256", 256), ("tiny_dim", official.config["coord_dim"])):

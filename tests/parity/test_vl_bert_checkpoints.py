@@ -5,10 +5,9 @@ import torch
 from torch import Tensor
 
 from diptych.core import BIDIRECTIONAL, Regions, Sample, collate
-from diptych.runtime.errors import CheckpointError
 from diptych.systems.vl_bert.checkpoint import import_vl_bert
 from diptych.systems.vl_bert.model import VLBert
-from tests.parity.checkpoints import SMALL, Keys, random, sections, vocabulary
+from tests.parity.checkpoints import SMALL, Keys, check_refusals, random, sections, vocabulary
 from tests.support.checkpoints import load_checkpoint
 
 pytestmark = pytest.mark.parity
@@ -75,17 +74,6 @@ def test_the_real_size_in_half_precision(parity_folder, tmp_path):
 
 
 def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
-    keys, path = sections(parity_folder / "vl_bert" / "keys.txt")["VQA"], tmp_path / "model.pth"
-    words, theirs = vocabulary(tmp_path, 60), random(keys, SIZES, half=False)
-
-    def refused(tensors: dict[str, Tensor], match: str, **sizes: int) -> None:
-        torch.save(tensors, path)
-        with pytest.raises(CheckpointError, match=match):
-            load_checkpoint(VLBert, import_vl_bert, path, words, **sizes)
-
-    refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, "is not a VL-BERT checkpoint: it lacks vlbert")
-    lost = "vlbert.encoder.layer.1.attention.self.key.weight"
-    refused({name: value for name, value in theirs.items() if name != lost}, f"has no {lost}; copy it again")
-    refused(theirs, "a width of 64, which is not divisible by 5 attention heads; pass heads", heads=5)
-    words.write_text(words.read_text() + "\none-more")
-    refused(theirs, "has 60 words, but the vocabulary file has 61; .* bert-base-uncased")
+    theirs = random(sections(parity_folder / "vl_bert" / "keys.txt")["VQA"], SIZES, half=False)
+    key = "vlbert.encoder.layer.1.attention.self.key.weight"
+    check_refusals(VLBert, import_vl_bert, tmp_path, theirs, "VL-BERT checkpoint: it lacks vlbert", {key: key})

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from diptych.models.renaming import QKV, new_name
+from diptych.models.renaming import new_name, parts_of
 from diptych.runtime.errors import CheckpointError
 from diptych.runtime.weight_files import Tensors
 from diptych.systems import bert
@@ -24,12 +24,6 @@ def export(tensors: Tensors, table: Mapping[str, str]) -> Tensors:
         names = parts_of(new) if ".qkv." in name else [new]
         exported |= dict(zip(names, value.chunk(len(names)), strict=True)) if len(names) > 1 else {new: value}
     return exported
-
-
-def parts_of(name: str) -> list[str]:
-    """The names of query, key and value, by the name of one of them."""
-    before, _, kind = name.rsplit(".", 2)
-    return [f"{before}.{part}.{kind}" for part in QKV]
 
 
 def export_tden(model: Tden) -> Tensors:

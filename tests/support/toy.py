@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "VOCABULARY", "config", "detector", "model", "regions", "sample", "tden", "xgpt"]
 
+SIZES: dict[str, Any] = {
+    "width": 32, "heads": 2, "ffn": 64, "max_regions": 5, "feature_size": 6, "classes": KINDS, "answers": 7,
+    "dropout": 0.0, "attention_dropout": 0.0,
+}  # fmt: skip
 VOCABULARY = Vocabulary(size=20, pad=0, unknown=1, cls=2, sep=3, mask=4)
 
 
@@ -44,20 +48,7 @@ def detector(side: int = 32, select: Selection | None = None) -> StorybookDetect
 
 
 def config(**changes: Any) -> UnifiedVLPResolvedConfig:
-    sizes = {
-        "width": 32,
-        "layers": 2,
-        "heads": 2,
-        "ffn": 64,
-        "positions": 24,
-        "max_regions": 5,
-        "feature_size": 6,
-        "classes": KINDS,
-        "answers": 7,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-    }
-    return UnifiedVLPResolvedConfig(vocabulary=VOCABULARY, **{**sizes, **changes})
+    return UnifiedVLPResolvedConfig(vocabulary=VOCABULARY, **{**SIZES, "layers": 2, "positions": 24, **changes})
 
 
 def model(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> UnifiedVLP:
@@ -68,20 +59,6 @@ def model(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> Unifi
 
 def tden(*heads: str, seed: int = 0, std: float = 0.2, vocabulary_of: Vocabulary = VOCABULARY, **changes: Any) -> Tden:
     """The same of TDEN: four small stacks, or the fewer of its other structures."""
-    sizes = {
-        "width": 32,
-        "heads": 2,
-        "ffn": 64,
-        "positions": 16,
-        "max_regions": 5,
-        "feature_size": 6,
-        "classes": KINDS,
-        "answers": 7,
-        "similarity_width": 16,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "init_std": std,
-    }
     layers = {"object_layers": 2, "sentence_layers": 2, "cross_layers": 2, "decoder_layers": 2}
     structure = changes.get("structure", "decoupled")
     if structure != "decoupled":
@@ -89,27 +66,15 @@ def tden(*heads: str, seed: int = 0, std: float = 0.2, vocabulary_of: Vocabulary
     if structure == "single-stream":
         layers |= {"object_layers": 0, "sentence_layers": 0}
     torch.manual_seed(seed)
-    config = TdenResolvedConfig(vocabulary=vocabulary_of, **{**sizes, **layers, **changes})
+    sizes = SIZES | layers | {"positions": 16, "similarity_width": 16, "init_std": std} | changes
+    config = TdenResolvedConfig(vocabulary=vocabulary_of, **sizes)
     return Tden(config, heads or ("word", "region_class", "similarity")).eval()
 
 
 def xgpt(*heads: str, seed: int = 0, std: float = 0.2, **changes: Any) -> Xgpt:
     """The same of XGPT."""
-    sizes = {
-        "width": 32,
-        "layers": 2,
-        "heads": 2,
-        "ffn": 64,
-        "positions": 12,
-        "max_regions": 5,
-        "feature_size": 6,
-        "classes": KINDS,
-        "answers": 7,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "init_std": std,
-    }
     torch.manual_seed(seed)
-    return Xgpt(
-        XgptResolvedConfig(vocabulary=VOCABULARY, **{**sizes, **changes}), heads or ("word", "region_feature")
-    ).eval()
+    config = XgptResolvedConfig(
+        vocabulary=VOCABULARY, **{**SIZES, "layers": 2, "positions": 12, "init_std": std, **changes}
+    )
+    return Xgpt(config, heads or ("word", "region_feature")).eval()

@@ -44,7 +44,7 @@ class Client:
         self._headers = {"Content-Type": "application/json"}
         if token := os.environ.get(TOKEN, "").strip():
             self._headers["Authorization"] = f"Bearer {token}"
-        proxies: list[Any] = [urllib.request.ProxyHandler({})] if _is_local(parts.hostname) else []
+        proxies: list[Any] = [urllib.request.ProxyHandler({})] if is_loopback(parts.hostname) else []
         self._opener = urllib.request.build_opener(_NoRedirects(), *proxies)
 
     def ask(self, interface: TaskInterface, picture: Path, request: TaskRequest) -> TaskAnswer:
@@ -135,7 +135,8 @@ def _detail(error: urllib.error.HTTPError) -> str:
         return str(error.reason)[:300]
 
 
-def _is_local(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return True for localhost and other addresses that only this machine can reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

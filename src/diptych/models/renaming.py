@@ -63,13 +63,13 @@ def rename(
 
 
 def _joined(theirs: Tensors, name: str) -> torch.Tensor:
-    parts = _parts(name)
+    parts = parts_of(name)
     if missing := [part for part in parts if part not in theirs]:
         raise CheckpointError(f"the checkpoint has no {missing[0]}; copy it again, or import it with another system")
     return torch.cat([theirs[part] for part in parts])
 
 
-def _parts(name: str) -> list[str]:
+def parts_of(name: str) -> list[str]:
     """Return the names of query, key and value, given one of them."""
     before, _, kind = name.rsplit(".", 2)
     return [f"{before}.{part}.{kind}" for part in QKV]

@@ -1,6 +1,5 @@
 """Run the service on a port with uvicorn, and shut it down gracefully."""
 
-import ipaddress
 import signal
 import socket
 from collections.abc import Callable, Iterable
@@ -13,14 +12,6 @@ from diptych_serve.service.app import make_app
 from diptych_serve.service.guard import RequestGuard, start_log
 from diptych_serve.service.protocol import Patient
 from diptych_serve.service.service import Service
-
-
-def is_loopback(host: str) -> bool:
-    """Return True for localhost and other addresses that only this machine can reach."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from diptych.api.run import Run
+from diptych.api.training import finetune
 from tests.support import toy
 
 SPLITS = {"train": 24, "val": 4, "test": 6}
@@ -33,3 +35,10 @@ def detector(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder.mkdir()
     found.save(folder)
     return str(folder)
+
+
+@pytest.fixture(scope="module")
+def captioner(world: Path, detector: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    out = tmp_path_factory.mktemp("captioner") / "run"
+    recipe = "unified-vlp/small/caption"
+    return finetune("caption", world, recipe=recipe, out=out, detector=detector, steps=4, batch_size=8, settings=TINY)

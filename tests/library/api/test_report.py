@@ -20,15 +20,8 @@ from tests.library.api.conftest import TINY
 from tests.support.hostile import HOSTILE
 
 
-@pytest.fixture(scope="module")
-def run(world: Path, detector: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    out = tmp_path_factory.mktemp("captioner") / "run"
-    recipe = "unified-vlp/small/caption"
-    return finetune("caption", world, recipe=recipe, out=out, detector=detector, steps=4, batch_size=8, settings=TINY)
-
-
-def test_a_finished_run_has_a_report_on_its_validation_images(run: Run) -> None:
-    page = (run.folder / "report.html").read_text()
+def test_a_finished_run_has_a_report_on_its_validation_images(captioner: Run) -> None:
+    page = (captioner.folder / "report.html").read_text()
     assert page.count("<article") == 4
     assert page.count('href="data:image/jpeg;base64,') == 4
     assert "Captions of 4 val images" in page
@@ -45,10 +38,10 @@ def test_a_finished_run_has_a_report_on_its_validation_images(run: Run) -> None:
         ("retrieval", "unified-vlp", 'class="hits"'), ("retrieval", "tden", 'class="hits"'),
     ],
 )  # fmt: skip
-def test_every_task_has_a_report(task: str, system: str, shown: str, run: Run, tmp_path: Path) -> None:
+def test_every_task_has_a_report(task: str, system: str, shown: str, captioner: Run, tmp_path: Path) -> None:
     sizes = {name: value for name, value in TINY.items() if system != "tden" or name != "model.layers"}
     sizes["model.positions"] = 64
-    made = finetune(task, run.folder / "store", recipe=f"{system}/small/{task}", out=tmp_path / "run", steps=1,
+    made = finetune(task, captioner.folder / "store", recipe=f"{system}/small/{task}", out=tmp_path / "run", steps=1,
                     batch_size=4, settings=sizes)  # fmt: skip
     page = (made.folder / "report.html").read_text()
     assert page.count("<article") >= 3, "one image has no question for vcr"
@@ -68,16 +61,16 @@ def test_a_run_that_is_not_validated_has_none(world: Path, detector: str, tmp_pa
 
 
 def test_an_evaluation_writes_a_page_and_the_score_of_each_image(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    captioner: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store, page, said = run.folder / "store", tmp_path / "page.html", tmp_path / "said.json"
-    scores = evaluate(run, Store(store), report=page)
+    store, page, said = captioner.folder / "store", tmp_path / "page.html", tmp_path / "said.json"
+    scores = evaluate(captioner, Store(store), report=page)
     by_key = {row.key: row for row in scores.rows}
     assert len(by_key) == 6
     text = page.read_text()
     assert all(f"CIDEr {100 * row.value:.1f} · {key}" in text for key, row in by_key.items())
     page.unlink()
-    arguments = ["evaluate", "--model", str(run.folder), "--data", str(store), "--json", "--out"]
+    arguments = ["evaluate", "--model", str(captioner.folder), "--data", str(store), "--json", "--out"]
     app([*arguments, str(page)], standalone_mode=False)
     capsys.readouterr()
     app([*arguments, str(said)], standalone_mode=False)
@@ -88,26 +81,28 @@ def test_an_evaluation_writes_a_page_and_the_score_of_each_image(
     assert "6 of 6 images" in page.read_text()
 
 
-def test_a_report_does_not_replace_the_file_of_a_user(run: Run, tmp_path: Path) -> None:
+def test_a_report_does_not_replace_the_file_of_a_user(captioner: Run, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("mine")
-    arguments = ["--model", str(run.folder), "--data", str(run.folder / "store")]
+    arguments = ["--model", str(captioner.folder), "--data", str(captioner.folder / "store")]
     with pytest.raises(OutputError, match=r"page\.html"):
         app(["evaluate", *arguments, "--out", str(tmp_path / "page.html")], standalone_mode=False)
     assert (tmp_path / "page.html").read_text() == "mine"
     with pytest.raises(RecipeError, match=r"^report: found int '5', expected the path of an HTML file"):
-        evaluate(run, run.folder / "store", report=5)  # type: ignore[arg-type]
+        evaluate(captioner, captioner.folder / "store", report=5)  # type: ignore[arg-type]
     with pytest.raises(DiptychError, match=r"cannot write .*missing/page\.html"):
-        evaluate(run, run.folder / "store", report=tmp_path / "missing" / "page.html")
+        evaluate(captioner, captioner.folder / "store", report=tmp_path / "missing" / "page.html")
 
 
-def test_captions_of_others_do_nothing(run: Run, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captions_of_others_do_nothing(
+    captioner: Run, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words: Callable[[Store, int], Record] = Store.words
 
     def hostile(store: Store, index: int) -> Record:
         return replace(words(store, index), captions=(HOSTILE,))
 
     monkeypatch.setattr(Store, "words", hostile)
-    evaluate(run, Store(run.folder / "store"), report=tmp_path / "page.html")
+    evaluate(captioner, Store(captioner.folder / "store"), report=tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert len(re.findall("<script", page)) == 1
     assert "&lt;script&gt;alert(" in page

@@ -21,14 +21,6 @@ from diptych.runs.evaluation.augment import augment
 from diptych.runs.folder import open_model
 from diptych.runs.reports.tables import score_table
 from diptych.runtime.errors import DataError, RecipeError
-from tests.library.api.conftest import TINY
-
-
-@pytest.fixture(scope="module")
-def captioner(world: Path, detector: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    out = tmp_path_factory.mktemp("captioner") / "run"
-    recipe = "unified-vlp/small/caption"
-    return finetune("caption", world, recipe=recipe, out=out, detector=detector, steps=4, batch_size=8, settings=TINY)
 
 
 def test_a_model_is_scored_and_compared_on_the_same_images(captioner: Run, world: Path) -> None:

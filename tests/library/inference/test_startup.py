@@ -16,6 +16,7 @@ from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.pooled import PooledDetector
 from diptych.vision.detectors.proposers.nanodet import NanodetProposer, NanodetShape
 from diptych.vision.detectors.selection import Selection
+from tests.support import toy
 
 # Of our own what trains, scores, reports and draws; of others what is slow to import and not needed.
 UNWANTED = (
@@ -41,11 +42,7 @@ finally:
 
 
 def drawn_detector() -> Detector:
-    from diptych_world.detector.detector import StorybookDetector
-    from diptych_world.detector.network import DetectorConfig, SmallDetector
-
-    network = SmallDetector(DetectorConfig(("dog", "bird"), side=64, feature_size=16, widths=(8, 8, 8)))
-    return StorybookDetector(network, Selection(most=4, least=2))
+    return toy.detector(64)
 
 
 def detector_of_photographs() -> Detector:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from diptych.core import REGIONS_AFTER_TEXT, Batch, Sample, collate
-from diptych.models.decoding import DecodingOptions, decode, search
+from diptych.models.decoding import DecodingOptions, search
 from diptych.models.transformer import LayerSizes
 from diptych.objectives import (
     AnswerQuestion,
@@ -23,8 +23,8 @@ from diptych.objectives import (
 from diptych.runtime.errors import DataError, RecipeError
 from diptych.systems.xgpt.layers import Grounding, RefiningLayer
 from diptych.systems.xgpt.model import Xgpt, XgptConfig
-from tests.support import toy
-from tests.support.generators import Uncached
+from tests.support import generators, toy
+from tests.support.generators import ragged, taught
 from tests.support.toy import xgpt as model
 
 V = toy.VOCABULARY
@@ -195,41 +195,14 @@ def test_shapes_that_cannot_be(changes, wanted):
 # ---- writing -----------------------------------------------------------------------------------------
 
 
-def trained(**changes: Any) -> Xgpt:
-    xgpt = model("word", std=0.05, **changes).train()
-    optimizer = torch.optim.AdamW(xgpt.parameters(), lr=4e-3, fused=True)
-    rng, update = Random(0), OneForward((CAPTION,))
-    for step in range(100):
-        batch = collate(update.prepare([toy.sample(step * 24 + n) for n in range(24)], rng))
-        for losses in update.losses(xgpt, batch):
-            (losses["generate_text"] / update.counts(batch)["generate_text"]).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-    return xgpt.eval()
-
-
-def ragged() -> Batch:
-    return collate([toy.sample(10_000 + n, count) for n, count in enumerate((5, 1, 3, 2, 4, 1))])
-
-
 @pytest.mark.learns
 @pytest.mark.parametrize("changes", [{"structure": s} for s in STRUCTURES] + [{"cross": "joint"}], ids=str)
 def test_cached_equals_uncached_on_a_trained_model(changes):
-    xgpt, batch = trained(**changes), ragged()
-    for beams in (1, 3):
-        options = DecodingOptions(beams=beams, max_words=9)
-        ours, theirs = search(xgpt, batch, options), search(Uncached(xgpt, "xgpt"), batch, options)
-        assert len(ours) == len(theirs)
-        for n in range(len(ours)):
-            alive = theirs.scores[n] > -1000
-            assert torch.equal(ours.words[n][alive], theirs.words[n][alive])
-            torch.testing.assert_close(ours.scores[n][alive], theirs.scores[n][alive], atol=1e-4, rtol=1e-5)
-        found = decode(xgpt, batch, options)
-        for mine, other in zip(found, decode(Uncached(xgpt, "xgpt"), batch, options), strict=True):
-            assert mine[0].tokens == other[0].tokens
-    wanted = [row[: row.index(V.sep)] for row in batch.text.tolist()]
-    assert sum(f[0].tokens == w for f, w in zip(found, wanted, strict=True)) >= 3, "it has learnt something"
-    assert len({len(f[0].tokens) for f in found}) > 2, "lengths should be ragged"
+    xgpt = taught(model("word", std=0.05, **changes), CAPTION, steps=100)
+    greedy, wide = (DecodingOptions(beams=beams, max_words=9) for beams in (1, 3))
+    for options in (greedy, wide):
+        generators.check_cached_equals_uncached(xgpt, "xgpt", options)
+    generators.check_names_its_regions(xgpt, 3, wide)
 
 
 @torch.no_grad()

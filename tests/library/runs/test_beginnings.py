@@ -11,7 +11,6 @@ from torch import nn
 
 from diptych.api.job import Options, finetuning
 from diptych.core import FeatureContract, Question, Record, Vocabulary
-from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store, StoreWriter
 from diptych.data.store.tokens import SPECIAL, Tokens
 from diptych.runs.folder import ModelFolder
@@ -20,9 +19,9 @@ from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.systems import RECIPES, SYSTEMS, find_recipe, find_stages
 from diptych.systems.recipe import OF_STORE, Recipe
 from diptych.testing.case import toy_regions
-from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.weights import fingerprint, write_detector
 from tests.support.learning import learner_of
+from tests.support.scenes import scene_store
 
 
 def built(name: str, **changes: Any) -> ModelFolder:
@@ -35,12 +34,7 @@ def built(name: str, **changes: Any) -> ModelFolder:
 
 
 def store_in(folder: Path) -> Store:
-    from diptych_world.book import record
-    from diptych_world.layout import scene
-
-    records = [record(scene(0, "train", number)) for number in range(4)]
-    extract(records, GroundTruth.of(records), folder / "store")
-    return Store(folder / "store")
+    return scene_store(folder / "store", {"train": 4})
 
 
 @pytest.mark.parametrize(

@@ -23,23 +23,14 @@ from diptych.systems import find_recipe
 from diptych.systems.vl_bert.model import VLBertConfig
 from diptych.systems.vl_bert.network import FastRCNN, begin_from_resnet
 from diptych.vision.detectors.faster_rcnn import FasterRCNN, FasterRCNNConfig
-from tests.support import toy
+from tests.support import scenes, toy
 from tests.support.deciding import RECORDS
 from tests.support.learning import learner_of, notes_of
 
 pytestmark = pytest.mark.learns
 
 QUIET = Console(quiet=True)
-TINY = [
-    "model.width=16",
-    "model.layers=1",
-    "model.heads=2",
-    "model.ffn=32",
-    "training.batch=4",
-    "training.steps=2",
-    "training.precision=fp32",
-    "data.pixels_shorter=32",
-]
+TINY = [*scenes.TINY, "training.batch=4", "training.steps=2", "training.precision=fp32", "data.pixels_shorter=32"]
 EYES = ["model.network=resnet18", "model.network_cells=2"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
 from io import StringIO
@@ -16,7 +15,6 @@ import torch
 from rich.console import Console
 
 from diptych.core import GeneratedCaption, Record, Sample, collate
-from diptych.data.extract.extract import extract
 from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.tokenise import tokens_of
@@ -26,31 +24,20 @@ from diptych.runs.start import fit_to
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError, TrainingError
 from diptych.systems import RECIPES, Recipe, find_recipe
 from diptych.tasks.rewards import FREQUENCIES, BatchCider, CorpusCider, human_captions
-from diptych.vision.detectors.ground_truth import GroundTruth
 from tests.support.learning import learner_of, notes_of
+from tests.support.scenes import TINY, scene_store
 
-TINY = ("model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32")
 SETTINGS = (
     "training.batch=4", "training.steps=3", "training.validate_every=3", "training.log_every=1",
     "training.precision=fp32", "data.validation_records=2", "decoding.max_words=6", "training.threads=1",
 )  # fmt: skip
 SCST = "unified-vlp/small/scst"
-
-
-def write_store(folder: Path, change: Callable[[int, Record], Record] = lambda n, r: r) -> Store:
-    from diptych_world.book import record
-    from diptych_world.layout import scene
-
-    splits = {"train": 8, "val": 2, "test": 2}
-    records = [record(scene(0, split, index)) for split, count in splits.items() for index in range(count)]
-    records = [change(number, one) for number, one in enumerate(records)]
-    extract(records, GroundTruth.of(records), folder)
-    return Store(folder)
+SPLITS = {"train": 8, "val": 2, "test": 2}
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return write_store(tmp_path_factory.mktemp("world") / "store")
+    return scene_store(tmp_path_factory.mktemp("world") / "store", SPLITS)
 
 
 @pytest.fixture(scope="module")
@@ -204,14 +191,14 @@ def test_pictures_without_references_are_counted_and_left_out(captioner: ModelFo
     def silent(number: int, one: Record) -> Record:
         return replace(one, captions=("?!",)) if number in (2, 5) else one
 
-    store = write_store(tmp_path / "store", silent)
+    store = scene_store(tmp_path / "store", SPLITS, change=silent)
     chosen = learner_of(tmp_path / "run", rewarded(captioner), store, captioner)
     assert len(chosen.batches()) == 6
     few, note = chosen.notes()
     assert "images to validate on, fewer than 30" in few
     assert "2 of 8 images without human captions are left out" in note
     assert store.words(2).key in note
-    mute = write_store(tmp_path / "mute", lambda _, one: replace(one, captions=()))
+    mute = scene_store(tmp_path / "mute", SPLITS, change=lambda _, one: replace(one, captions=()))
     with pytest.raises(DataError, match=r"none of the 8 records of split 'train'.*choose another split"):
         learner_of(tmp_path / "run", rewarded(captioner), mute, captioner)
 

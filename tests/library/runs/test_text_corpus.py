@@ -11,19 +11,12 @@ from diptych.runtime.errors import RecipeError
 from diptych.systems import find_recipe
 from tests.library.data.conftest import CONTRACT, record
 from tests.support.learning import learner_of
+from tests.support.scenes import TINY
 
-TINY = [
-    "model.width=16",
-    "model.layers=1",
-    "model.heads=2",
-    "model.ffn=32",
-    "training.batch=4",
-    "training.steps=2",
-    "objectives.region_classes=0",
-    "objectives.rate=0.9",
-    "training.precision=fp32",
-    "training.log_every=1",
-]
+SETTINGS = [
+    *TINY, "training.batch=4", "training.steps=2", "objectives.region_classes=0", "objectives.rate=0.9",
+    "training.precision=fp32", "training.log_every=1",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -42,7 +35,7 @@ def text(tmp_path: Path) -> Path:
 
 
 def test_a_run_learns_from_text_too(store: Store, text: Path, tmp_path: Path) -> None:
-    recipe = find_recipe("vl-bert/small/text-too", [*TINY, f"data.text={text}"])
+    recipe = find_recipe("vl-bert/small/text-too", [*SETTINGS, f"data.text={text}"])
     done = run(recipe, store, tmp_path / "run", console=Console(quiet=True))
     assert done.model.tokens.vocabulary.unknown not in done.model.tokens.encode("kite")  # its words are known
     metrics = (tmp_path / "run" / "metrics.jsonl").read_text()

@@ -6,16 +6,14 @@ from random import Random
 import pytest
 
 from diptych.core import collate
-from diptych.data.extract.extract import extract
-from diptych.data.store.store import Store
 from diptych.objectives import OneForward, ScheduledSampling
 from diptych.runtime.errors import RecipeError
 from diptych.systems import RECIPES, find_recipe
 from diptych.systems.tden.objectives import TdenObjectives
 from diptych.training.optimizer import learning_rate
-from diptych.vision.detectors.ground_truth import GroundTruth
 from tests.support import toy
 from tests.support.learning import learner_of, notes_of
+from tests.support.scenes import scene_store
 
 V = toy.VOCABULARY
 
@@ -76,16 +74,12 @@ def test_the_codes_numbers() -> None:
 
 
 def test_a_run_says_where_pairs_are_compared_in_parts(tmp_path: Path) -> None:
-    from diptych_world.book import record
-    from diptych_world.layout import scene
-
-    records = [record(scene(0, "train", number)) for number in range(4)]
-    extract(records, GroundTruth.of(records), tmp_path / "store")
+    store = scene_store(tmp_path / "store", {"train": 4})
 
     def notes(*settings: str) -> list[str]:
         whole = ("training.validate_every=null", "training.batch=4", "data.max_words=60")  # no caption is cut
         recipe = find_recipe("tden/small/pretrain", [*whole, *settings])
-        return notes_of(tmp_path / "run", recipe, Store(tmp_path / "store"))
+        return notes_of(tmp_path / "run", recipe, store)
 
     (note,) = notes("training.micro_batch=2")
     assert "only with the images of its micro-batch: 2 per process, of 4 in a step; training.micro_batch=null" in note
@@ -95,12 +89,7 @@ def test_a_run_says_where_pairs_are_compared_in_parts(tmp_path: Path) -> None:
 
 def test_what_is_drawn_step_by_step_follows_the_seed_of_the_run(tmp_path: Path) -> None:
     """Two-Pass-C's path, before a step."""
-    from diptych_world.book import record
-    from diptych_world.layout import scene
-
-    records = [record(scene(0, "train", number)) for number in range(4)]
-    extract(records, GroundTruth.of(records), tmp_path / "store")
-    store = Store(tmp_path / "store")
+    store = scene_store(tmp_path / "store", {"train": 4})
 
     def paths(seed: int) -> list[str]:
         recipe = find_recipe("tden/small/pretrain/table-2-row-8", [f"training.seed={seed}", "training.batch=4"])

@@ -4,16 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from diptych.data.extract.extract import extract
-from diptych.data.store.store import Store
 from diptych.runtime.errors import RecipeError
 from diptych.systems import Recipe, find_recipe
 from diptych.systems.vl_bert.model import VLBertConfig
 from diptych.tasks.referring import ReferringObjectives
 from diptych.tasks.vcr import VcrObjectives
 from diptych.training.optimizer import highest_rate, learning_rate
-from diptych.vision.detectors.ground_truth import GroundTruth
 from tests.support.learning import learner_of
+from tests.support.scenes import scene_store
 
 
 def shape_of(recipe: Recipe) -> VLBertConfig:
@@ -101,16 +99,12 @@ def test_forms_of_what_is_hidden_and_of_the_end() -> None:
 
 def test_the_code_cuts_captions_at_half_of_its_places(tmp_path: Path) -> None:
     """32 of 64, [CLS] and [SEP] among them (conceptual_captions.py)."""
-    from diptych_world.book import record
-    from diptych_world.layout import scene
-
-    records = [record(scene(0, "train", number)) for number in range(4)]
-    extract(records, GroundTruth.of(records), tmp_path / "store")
+    store = scene_store(tmp_path / "store", {"train": 4})
     recipe = find_recipe("vl-bert/official/pretrain", ["init=none", "model.width=48", "model.layers=1"])
     assert recipe.data.max_words == 30
-    learner_of(tmp_path / "run", recipe, Store(tmp_path / "store"))
+    learner_of(tmp_path / "run", recipe, store)
     with pytest.raises(RecipeError, match=r"has 32 positions for words, but data.max_words=32 needs 33"):
-        learner_of(tmp_path / "run", recipe.override(["data.max_words=32"]), Store(tmp_path / "store"))
+        learner_of(tmp_path / "run", recipe.override(["data.max_words=32"]), store)
 
 
 def test_text_and_regions_share_places_in_pretraining_alone() -> None:

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from benchmarks.hostile_images import jpeg_of_many_scans, plain_ppm, tiff_of_one_tile
+from diptych.inference.client import is_loopback
 from diptych.inference.predictor import Predictor
 from diptych.runtime.errors import GalleryError
 from diptych.vision.decoder import Decoders
 from diptych_serve.service import protocol
 from diptych_serve.service.limits import Limits
 from diptych_serve.service.pictures import PictureGallery
-from diptych_serve.service.server import is_loopback
 from diptych_serve.service.service import Service
 from diptych_serve.service.uploads import NICE
 from tests.support.service import Local, listening, make_model, picture, problem

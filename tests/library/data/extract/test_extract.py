@@ -10,8 +10,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
@@ -26,9 +27,9 @@ from diptych.runtime.errors import DataError, RecipeError
 from diptych.vision.detectors.detector import Picture
 from diptych.vision.detectors.ground_truth import GroundTruth
 from diptych.vision.detectors.selection import Selection
+from tests.support import toy
 
-if TYPE_CHECKING:
-    from diptych_world.detector.detector import StorybookDetector
+small_detector = partial(toy.detector, 64, Selection(most=3, least=3))
 
 
 class Mean:
@@ -235,15 +236,6 @@ def same_bytes(one: Path, other: Path) -> bool:
     names = sorted(path.name for path in one.iterdir())
     assert names == sorted(path.name for path in other.iterdir())
     return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
-
-
-def small_detector() -> StorybookDetector:
-    from diptych_world.detector.detector import StorybookDetector
-    from diptych_world.detector.network import DetectorConfig, SmallDetector
-
-    torch.manual_seed(0)
-    shape = DetectorConfig(kinds=("square",), side=64, feature_size=16, widths=(24, 24, 24))
-    return StorybookDetector(SmallDetector(shape), Selection(most=3, least=3))
 
 
 def test_work_that_carries_its_detector_sees_what_one_process_does(

@@ -13,7 +13,6 @@ from rich.console import Console
 
 from diptych.core import GeneratedCaption
 from diptych.data.check import check
-from diptych.data.extract.extract import extract
 from diptych.data.formats import jsonl
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.store.store import Store, StoreWriter
@@ -29,10 +28,10 @@ from diptych.runs.words import training_texts, words_of
 from diptych.runtime.configs import derive, validated
 from diptych.runtime.errors import CheckpointError, DataError, RecipeError
 from diptych.systems import find_recipe
-from diptych.vision.detectors.ground_truth import GroundTruth
+from tests.support.scenes import TINY, scene_store
 
 SETTINGS = (
-    "model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32", "training.batch=8", "training.steps=12",
+    *TINY, "training.batch=8", "training.steps=12",
     "training.validate_every=null", "training.precision=fp32", "decoding.max_words=6", "training.threads=1",
 )  # fmt: skip
 DRAWN = chosen_decoding(DecodingOptions(max_words=6), 6, True, top_p=0.9)
@@ -40,16 +39,7 @@ DRAWN = chosen_decoding(DecodingOptions(max_words=6), 6, True, top_p=0.9)
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    from diptych_world.book import record
-    from diptych_world.layout import scene
-
-    folder = tmp_path_factory.mktemp("world") / "store"
-    records = [record(scene(0, split, n)) for split, count in {"train": 7, "val": 2}.items() for n in range(count)]
-    detector = GroundTruth.of(records)
-    extract(records, detector, folder)
-    (folder / "detector").mkdir()
-    detector.save(folder / "detector")
-    return Store(folder)
+    return scene_store(tmp_path_factory.mktemp("world") / "store", {"train": 7, "val": 2}, detector=True)
 
 
 @pytest.fixture(scope="module")

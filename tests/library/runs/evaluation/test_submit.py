@@ -24,9 +24,10 @@ from diptych.runtime.errors import DataError, RecipeError, UnsupportedError
 from diptych.systems import find_recipe
 from diptych.tasks.vcr import Vcr
 from tests.support import deciding
+from tests.support.scenes import TINY
 
 SETTINGS = (
-    "model.width=16", "model.heads=2", "model.layers=1", "model.ffn=32", "training.batch=2", "training.steps=2",
+    *TINY, "training.batch=2", "training.steps=2",
     "training.validate_every=null", "training.precision=fp32", "training.threads=1", "model.max_regions=5",
     "model.whole_region=false",
 )  # fmt: skip

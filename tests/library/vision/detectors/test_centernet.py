@@ -13,13 +13,12 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
 from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.vision.detectors.load import load_detector
 from diptych.vision.detectors.open import keep_detector, open_detector
 from diptych.vision.detectors.pooled import PooledDetector
 from diptych.vision.detectors.proposers import tfjs
 from diptych.vision.detectors.proposers.centernet import Centernet, CenternetProposer, CenternetShape
 from diptych.vision.detectors.weights import read_detector
-from tests.support.proposed import RECORDS, SQUARE, WIDE
+from tests.support.proposed import check_kept
 from tests.support.tfjs_files import centernet_graph, centernet_network, packed
 
 ANY = ["sha256=any"]
@@ -39,28 +38,15 @@ def package(network: Centernet, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def test_a_packed_graph_becomes_a_detector_that_is_kept(package: Path, network: Centernet, tmp_path: Path) -> None:
-    (about,) = keep_detector(f"tfjs:{package}#centernet", tmp_path / "kept", settings=ANY)
-    assert about == (
+    about = (
         "CenterNet at 64 pixels: at least 10, at most 100, score over 0.2, NMS 0.6 per class; 248 values a region, 3 "
         "classes"
     )
-    detector = load_detector(tmp_path / "kept")
+    detector, _ = check_kept(package, "centernet", tmp_path / "kept", about, rtol=1e-4, atol=1e-4)
     assert isinstance(detector, PooledDetector)
     assert isinstance(detector.proposer, CenternetProposer)
     for name, weights in network.state_dict().items():
         assert torch.equal(weights, detector.proposer.network.state_dict()[name]), name
-    both = detector.detect([WIDE, SQUARE], RECORDS)
-    opened = open_detector(f"tfjs:{package}#centernet", settings=ANY)
-    assert opened.contract == detector.contract
-    for one, other in zip(both, opened.detect([WIDE, SQUARE], RECORDS), strict=True):
-        assert one.features is not None
-        assert one.features.shape == (len(one), 248)
-        assert all(map(torch.equal, one.tensors().values(), other.tensors().values()))
-    (alone,) = detector.detect([SQUARE], RECORDS[1:])
-    torch.testing.assert_close(alone.features, both[1].features, rtol=1e-4, atol=1e-4)
-    assert read_detector(tmp_path / "kept")["proposer"]["origin"] == {
-        "files": tfjs.read_graph(package, "centernet").sums
-    }
 
 
 def test_the_known_files_need_no_setting_and_name_the_missing_licence(

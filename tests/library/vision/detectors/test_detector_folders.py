@@ -15,6 +15,7 @@ from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.image_feature import WithImageFeature
 from diptych.vision.detectors.selection import Selection
 from diptych.vision.detectors.weights import check_detector, read_detector
+from tests.support import toy
 
 if TYPE_CHECKING:
     from diptych_world.detector.detector import StorybookDetector
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def small() -> StorybookDetector:
-    from diptych_world.detector.detector import StorybookDetector
-    from diptych_world.detector.network import DetectorConfig, SmallDetector
-
-    shape = DetectorConfig(kinds=("square",), side=64, feature_size=16, widths=(24, 24, 24))
-    return StorybookDetector(SmallDetector(shape), Selection(most=3, least=3))
+    return toy.detector(64, Selection(most=3, least=3))
 
 
 def with_whole(detector: Detector) -> Detector:

@@ -21,7 +21,7 @@ from diptych.vision.detectors.proposers.graph_proposer import COCO
 from diptych.vision.detectors.proposers.nanodet import BINS, Nanodet, NanodetProposer, NanodetShape
 from diptych.vision.detectors.weights import read_detector
 from tests.support.onnx_files import write_map
-from tests.support.proposed import RECORDS, SQUARE, WIDE
+from tests.support.proposed import RECORDS, WIDE, check_kept
 from tests.support.tfjs_files import graph_of, network, packed, small_package
 
 ANY = ["sha256=any"]
@@ -34,24 +34,12 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_packed_graph_becomes_a_detector_that_is_kept(package: Path, tmp_path: Path) -> None:
-    (about,) = keep_detector(f"tfjs:{package}#nanodet", tmp_path / "kept", settings=ANY)
-    assert about == (
+    about = (
         "NanoDet-g at 64 pixels: at least 10, at most 100, score over 0.2, NMS 0.6 per class; 16 values a region, 3 "
         "classes"
     )
-    detector = load_detector(tmp_path / "kept")
-    both = detector.detect([WIDE, SQUARE], RECORDS)
-    opened = open_detector(f"tfjs:{package}#nanodet", settings=ANY)
-    assert opened.contract == detector.contract
-    for one, other in zip(both, opened.detect([WIDE, SQUARE], RECORDS), strict=True):
-        assert 10 <= len(one) <= 100
-        assert one.features is not None
-        assert one.features.shape == (len(one), detector.contract.feature_size)
-        assert all(map(torch.equal, one.tensors().values(), other.tensors().values()))
-    (alone,) = detector.detect([SQUARE], RECORDS[1:])
-    torch.testing.assert_close(alone.features, both[1].features)
-    kept = read_detector(tmp_path / "kept")["proposer"]["origin"]
-    assert kept == {"files": tfjs.read_graph(package, "nanodet").sums}  # no licence of files that are not the known
+    _, both = check_kept(package, "nanodet", tmp_path / "kept", about)
+    assert all(10 <= len(one) <= 100 for one in both)
 
 
 def test_the_weights_are_those_of_the_graph(package: Path) -> None:
