@@ -74,7 +74,7 @@ REPEATED = (
     Repeated(MINE, ("web/warc",)),
     Repeated((*MINE, "--words", "words.txt"), ("words.txt",)),
     Repeated((*MINE, "--realism", "judge"), ("judge", "judge/weights.safetensors")),
-    Repeated(("mine", "run", "mine.jsonl", *MINE[3:]), ("mine.jsonl", "2.png")),
+    Repeated(("mine", "run", "mine.jsonl", *MINE[3:], "--set", "rules.sides=off"), ("mine.jsonl", "2.png")),
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -156,17 +156,21 @@ def map_in_processes(
     left = iter(pieces)
     begin_loading(loaded)
     pool = ProcessPoolExecutor(processes, PoolContext(), initializer=_begin)
+    # Signals interrupt the main thread alone. In another thread, no worker is started without being noted in the pool,
+    # which would wait for ever at its end.
+    feeder = ThreadPoolExecutor(1)
     waiting: deque[Future[Made]] = deque()
     try:
-        waiting.extend(pool.submit(work, piece) for piece in islice(left, 2 * processes))
+        waiting.extend(feeder.submit(pool.submit, work, piece).result() for piece in islice(left, 2 * processes))
         while waiting:
             made = waiting.popleft().result()
-            waiting.extend(pool.submit(work, piece) for piece in islice(left, 1))
+            waiting.extend(feeder.submit(pool.submit, work, piece).result() for piece in islice(left, 1))
             yield made
     except BrokenProcessPool as error:
         why = f"one of {processes} processes was killed, perhaps because memory ran out"
         raise DiptychError(f"{why}; repeat the command to resume (--processes 1 needs less memory)") from error
     finally:
+        feeder.shutdown()
         pool.shutdown(cancel_futures=True)
 
 

@@ -10,8 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing import synchronize
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from diptych.runtime import processes
@@ -52,6 +54,25 @@ def test_an_error_is_raised_here(tmp_path: Path) -> None:
 def test_a_process_that_was_killed_is_named() -> None:
     with pytest.raises(DiptychError, match=r"one of 2 processes was killed.*--processes 1"):
         list(map_in_processes(os._exit, [9], 2))
+
+
+@pytest.mark.timeout(120)
+def test_a_signal_while_a_process_is_started_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes after the start, and before the pool has noted the process."""
+    started, start = list[int](), ForkServerProcess.start
+
+    def interrupted(process: ForkServerProcess) -> None:
+        start(process)
+        started.append(process.pid or 0)
+        if len(started) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+
+    monkeypatch.setattr(ForkServerProcess, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), closing(map_in_processes(time.sleep, [0.3] * 8, 2)) as made:
+        list(made)
+    assert len(started) == 2
+    assert not any(map(psutil.pid_exists, started))
 
 
 def test_processes_without_shared_memory_are_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
