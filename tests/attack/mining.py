@@ -22,6 +22,8 @@ from random import Random
 
 import psutil
 
+from diptych_mine.fetch.fetching import OPT_OUTS
+from diptych_mine.pages.addresses import host_of
 from diptych_world import web
 from diptych_world.web.serve import Server
 from tests.mine.conftest import digest
@@ -131,13 +133,15 @@ def broken_by(stage: str, seed: str, found: Undisturbed, folder: Path, server: S
 
 
 def asked_by_shards_under_way(out: Path) -> set[str]:
-    """Addresses of shards that were planned and are not whole."""
+    """Addresses of shards that were planned and are not whole, and the files of opt-outs of their hosts."""
     found, had = set[str](), whole(out, "index")
     for path in (out / "work" / "plan").glob("*.json") if (out / "work" / "plan").is_dir() else ():
         with suppress(ValueError):
             plan = json.loads(path.read_text("utf-8"))
             for name, wanted in zip(plan.get("shards", ()), plan.get("wanted", ()), strict=False):
-                found |= {address.partition("?")[0] for address, _ in wanted} if name not in had else set()
+                if name not in had:
+                    found |= {address.partition("?")[0] for address, _ in wanted}
+                    found |= {f"http://{host_of(address)}{path}" for address, _ in wanted for path in OPT_OUTS}
     return found
 
 

@@ -47,8 +47,8 @@ def test_eight_pictures_are_learnt_by_heart(system: str, task_name: str) -> None
     case = case_of(recipe)
     assert len(case.samples) == 8
     # A loss over wrong pairs drawn anew says little: all 64 pairs are ranked in the end.
-    enough = float("inf") if task_name == "retrieval" else 0.05
-    check_overfit(case, steps=600, lr=2e-3, enough=enough, anew=True, right=_all_right)
+    enough, lr = (float("inf"), 1e-3) if task_name == "retrieval" else (0.05, 2e-3)
+    check_overfit(case, steps=600, lr=lr, enough=enough, anew=True, right=_all_right)
 
 
 def _all_right(case: Case) -> bool:
