@@ -2,7 +2,7 @@
 
 Images are compared by their fingerprints (`diptych.vision.fingerprints`). Two images with equal content hashes are the
 same. Two images are near copies if their perceptual hashes differ in at most NEAR of 256 bits; one of the images may be
-mirrored. docs/results/fingerprints.md has the shares of copies and of unlike images that are near.
+mirrored. docs/results/near_copies.md has the shares of copies and of unlike images that are near.
 """
 
 from __future__ import annotations

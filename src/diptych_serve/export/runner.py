@@ -185,10 +185,22 @@ def letterbox(pictures: Sequence[Array], side: int) -> tuple[Array, Array]:
 
 def resized(picture: Array, height: int, width: int) -> Array:
     """Resize an image (H, W, 3) like torch's `interpolate(mode="bilinear", antialias=True)`."""
-    across = triangles(picture.shape[1], width)
-    down = triangles(picture.shape[0], height)
-    wide = np.einsum("xw,hwc->hxc", across, picture, optimize=True)
-    return np.asarray(np.einsum("yh,hxc->yxc", down, wide, optimize=True))
+    wide = summed(picture.transpose(0, 2, 1), triangles(picture.shape[1], width))
+    return summed(wide.transpose(2, 1, 0), triangles(picture.shape[0], height)).transpose(2, 0, 1)
+
+
+def summed(values: Array, weights: Array) -> Array:
+    """Return the sums of (A, B, length) weighted by (wanted, length): (A, B, wanted).
+
+    Terms are added from left to right and rounded once each, like the fused multiply-adds of torch.
+    """
+    length, first = weights.shape[1], (weights > 0).argmax(1)
+    total = np.zeros((*values.shape[:2], len(weights)), np.float32)
+    for tap in range(int((weights > 0).sum(1).max())):
+        places = np.minimum(first + tap, length - 1)
+        shares = np.where(first + tap < length, weights[np.arange(len(weights)), places], 0).astype(np.float64)
+        total = (values[..., places] * shares + total).astype(np.float32)
+    return total
 
 
 def triangles(length: int, wanted: int) -> Array:
