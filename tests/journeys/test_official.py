@@ -7,7 +7,8 @@ import pickle
 import re
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,11 @@ from torch import Tensor
 
 import diptych as library
 from diptych.core import Vocabulary
+from diptych.data.store.store import Store
 from diptych.data.store.tokens import SPECIAL
+from diptych.metrics import java
+from diptych.runtime.files import sha256_of
+from diptych.systems import SYSTEMS
 from diptych.systems.tden.model import Tden, TdenResolvedConfig
 from diptych.systems.unified_vlp.model import UnifiedVLP, UnifiedVLPResolvedConfig
 from diptych.systems.vl_bert.checkpoint import NETWORK, REFCOCO, VQA
@@ -263,3 +268,87 @@ def lines_about_photographs(detector: Path) -> None:
         lines += [of | {"question": "what is it ?", "answers": ["dog"]}]
         lines += [of | {"expression": "the red dog", "box": [x1, y1, x2 - x1, y2 - y1]}]
     Path("mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def captioner(begun: Path, run: Callable[..., Result]) -> Path:
+    """TDEN imported with its detector, and a store of two test images with captions of which it finds a part."""
+    model = imported(run, "tden", tden("word"))
+    lines = [json.loads(line) for line in done(run("caption", "photos", "--model", model, "--json")).splitlines()]
+    rows = [{"image": line["picture"], "split": "test", "captions": [line["caption"] + " dog"]} for line in lines]
+    Path("photos.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done(run("extract", "photos.jsonl", "--out", "store", "--detector", model))
+    return model
+
+
+def draw_paper(monkeypatch: pytest.MonkeyPatch, name: str, **cells: str) -> None:
+    """A paper of TDEN with one table of captions and answers; `cells`: row -> numbers of B@4, C, M and Overall."""
+    Path(name).write_text(
+        'cite = "Drawn 2026"\n[parts]\n'
+        'coco = { title = "COCO test", columns = ["B@4", "C", "M"], task = "caption", '
+        'scored = { test = ["BLEU-4", "CIDEr", "METEOR"] } }\n'
+        'vqa = { title = "VQA 2.0 test-dev", columns = ["Overall"], task = "vqa" }\n'
+        '[tables.1]\nabout = ""\nparts = ["coco", "vqa"]\nsystems = { BUTD = "" }\n'
+        f"rows = {json.dumps([[row, numbers, 'all'] for row, numbers in cells.items()])}\n"
+        '[commands]\nall = "diptych evaluate --model MODEL --data STORE"\n'
+    )
+    monkeypatch.setitem(SYSTEMS, "tden", replace(SYSTEMS["tden"], tables=Path(name).resolve()))
+
+
+def evaluated(run: Callable[..., Result], model: Path) -> Mapping[str, Any]:
+    scores: Mapping[str, Any] = json.loads(done(run("evaluate", "--model", model, "--data", "store", "--json")))
+    return scores["scores"]  # type: ignore[no-any-return]
+
+
+def test_a_checkpoint_passes_the_row_that_it_reproduces_and_fails_another(
+    captioner: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = evaluated(run, captioner)
+    bleu, cider = scores["BLEU-4"]["value"], scores["CIDEr"]["value"]
+    assert min(bleu, cider) > 10, "a score of 0 would be within any share of itself"
+    draw_paper(monkeypatch, "paper.toml", Same=f"{bleu * 1.005:.1f} {cider:.1f}/20.0 - 70.0",
+               Higher=f"{bleu:.1f} {cider * 1.03:.1f} - -")  # fmt: skip
+    compare = ("compare", captioner, "tden/table-1/same", "--data", "store")
+    assert "# pass: tden/table-1/same, 2 of 2 scored numbers" in done(run(*compare, "--out", "report.md"))
+    report = Path("report.md").read_text()
+    assert f"| COCO test C | CIDEr | {cider:.1f} | {cider:.1f} |" in report
+    for fact in (sha256_of(captioner / "model.safetensors"), Store(Path("store")).content, "Drawn 2026",
+                 "diptych compare", library.__version__, torch.__version__, "2 images"):  # fmt: skip
+        assert fact in report
+    failed = run("compare", captioner, "tden/table-1/higher", "--data", "store", "--json")
+    assert failed.code == 1
+    told = json.loads(failed.out)
+    assert told["verdict"] == "fail"
+    assert [(one["score"], one["passes"]) for one in told["numbers"]] == [("BLEU-4", True), ("CIDEr", False)]
+
+
+def test_a_number_that_no_score_has_is_named_and_passes_nothing(
+    captioner: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "find_spec", lambda _: None)
+    bleu = evaluated(run, captioner)["BLEU-4"]["value"]
+    draw_paper(monkeypatch, "paper.toml", Some=f"{bleu:.1f} - 28.0 -", None_scored="- - 28.0 -")
+    told = json.loads(done(run("compare", captioner, "tden/table-1/some", "--data", "store", "--json")))
+    assert [one["passes"] for one in told["numbers"]] == [True, None]
+    assert "METEOR needs pycocoevalcap" in told["numbers"][1]["result"]
+    nothing = run("compare", captioner, "tden/table-1/none-scored", "--data", "store")
+    assert (nothing.code, "# fail: tden/table-1/none-scored, 0 of 0 scored numbers" in nothing.out) == (1, True)
+    assert "| COCO test M | METEOR | 28.0 |  |  | not scored: METEOR needs pycocoevalcap" in nothing.out
+
+
+def test_rows_that_do_not_fit_the_model_are_refused_before_any_work(
+    captioner: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_paper(monkeypatch, "paper.toml", Ours="- - - 70.0", BUTD="36.2 113.5 27.0 -")
+
+    def refused(message: str, row: str, *options: str) -> None:
+        result = run("compare", captioner, row, "--data", "nowhere", *options)
+        assert (result.code, message in result.error) == (2, True), result.error
+        assert not Path("report.md").exists()
+
+    refused("no row 'tden/table-1/our'; did you mean tden/table-1/ours or ", "tden/table-1/our")
+    refused("tden/table-1/ours has no caption number on split test; known: none", "tden/table-1/ours")
+    refused("tden/table-1/butd is of another system, but the model is of tden", "tden/table-1/butd")
+    refused("is of unified-vlp, but the model is of tden", "unified-vlp/table-2/unified-vlp")
+    refused("--out", str(captioner), "--out", "report.md")
+    refused("found --revision 2 times", "tden/table-1/ours", "--revision", "a", "--revision", "b")

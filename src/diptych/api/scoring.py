@@ -19,6 +19,7 @@ from diptych.data.leakage import leakage
 from diptych.data.store.store import Store, check_split, splits_in
 from diptych.inference.open import open_folder
 from diptych.runs.evaluation.evaluate import check_scored, score_model
+from diptych.runs.evaluation.reproduce import reproduce
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import predict
 from diptych.runs.reports.page import write_evaluation
@@ -28,6 +29,7 @@ from diptych.runtime.errors import DataError, RecipeError, counted
 from diptych.runtime.files import refuse_unwritable
 from diptych.runtime.plugins import load_plugins
 from diptych.runtime.terminal import make_console
+from diptych.systems.ledger import LedgerRow
 from diptych.tasks import TASKS, TaskSpec, find_task
 from diptych.tasks.scores import Score, Scores
 from diptych.tasks.spec import Gain
@@ -108,6 +110,21 @@ def paired_gain(first: Any, second: Any, data: Data, split: str, task: str | Non
     values = [{one.name: one.value for one in spec.scoring.score(own, both, None).scores} for own in by_key]
     compared = tuple((folder.name, of.get(gain.name)) for folder, of in zip(folders, values, strict=True))
     return replace(gain, notes=tuple(notes), compared=compared)
+
+
+def compare_with_row(
+    model: ModelFolder, row: LedgerRow, part: str, data: Data, split: str, task: str | None, skip_bad: bool
+) -> dict[str, Any]:
+    """Score a model, and return the report of `reproduce`. `part` is as `data` in `LedgerRow.scored`.
+
+    Raises RecipeError if the row is of another system than the model, or has no number for its task and the split.
+    """
+    if row.row.system != model.architecture.system:
+        of, system = row.row.system or "another system", model.architecture.system
+        raise RecipeError(f"{row.id} is of {of}, but the model is of {system}; pass a row of {system}")
+    numbers = row.scored(task or model.task().name, split, part)
+    with scored_store(data, model, Options(skip_bad=skip_bad), split, check_scored(model, task)[0]) as store:
+        return reproduce(model, row, numbers, store, split, task, make_console())
 
 
 def _shared_task(first: str, second: str) -> tuple[TaskSpec, Gain]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -192,23 +194,40 @@ def rank(
 def compare(
     *,
     first: str = Argument(metavar="A", help="Model folder, run folder or user/name on the hub."),
-    second: str = Argument(metavar="B", help="Model of the same task, which is compared with A."),
+    second: str = Argument(metavar="B", help="Model of the same task, or a row of a paper's table: SYSTEM/TABLE/ROW."),
     data: Path = Option(..., help="Store to score on, or data of your own, whose regions are extracted first."),
     split: str = Option("test", help="Split whose records are scored."),
     task: str | None = Option(None, help="Task to score, if it is not the one the models were last trained for."),
     skip_bad: SkipBad = False,
     revision: list[str] | None = Option(None, help="Revision of A and B on the hub; given twice: of A, then of B."),
+    out: Annotated[Path | None, OutFile()] = Option(None, help="File for the report (Markdown), if B is a row."),
     as_json: AsJson = False,
 ) -> None:
-    """Compare two models on the same images: the gain of B over A, with the 95% interval of a paired bootstrap."""
-    from diptych.api.scoring import paired_gain
+    """Compare two models on the same images (B minus A, with its 95% interval), or a model with a paper's numbers.
+
+    B is then a row of a paper's table. The exit code is 1 if a score differs from the paper's number by more than 1%.
+    """
+    from diptych.api.scoring import compare_with_row, paired_gain
+    from diptych.systems.catalogue import find_row
 
     given: list[str | None] = [*revision] if revision else [None]
-    if len(given) > 2:
-        raise RecipeError(f"found --revision {len(given)} times, expected one for both models, or two (A, then B)")
+    row = None if Path(second).exists() else find_row(second)
+    if row is None and out is not None:
+        raise RecipeError(f"--out is for the report on a row of a paper's table, but {second} is none; leave it out")
+    if len(given) > (2 if row is None else 1):
+        raise RecipeError(f"found --revision {len(given)} times, expected one{', or two (A, then B)' * (row is None)}")
     pairs = (first, given[0]), (second, given[-1])
     from diptych.inference.open import open_folder
 
+    if row is not None:
+        from diptych.runs.evaluation.reproduce import markdown
+
+        report = compare_with_row(open_folder(first, revision=given[0]), *row, data, split, task, skip_bad)
+        report["facts"]["command"] = shlex.join(["diptych", *sys.argv[1:]])
+        if out is not None:
+            write_atomically(out, markdown(report).encode(errors="backslashreplace"))
+        print(json.dumps(report, ensure_ascii=False) if as_json else markdown(report))
+        raise SystemExit(report["verdict"] != "pass")
     one, other = (open_folder(name, revision=None if Path(name).exists() else of) for name, of in pairs)
     gain = paired_gain(one, other, data, split, task, skip_bad)
     if as_json:

@@ -126,6 +126,7 @@ def _print_rows(listed: Sequence[ledger.LedgerRow]) -> None:
                 row.row.note,
                 *row.row.commands,
                 f"cost: {row_cost(row)}" if row.row.recipes else "",
+                f"id: {row.id}",
                 "" if row.row.system or row.row.commands else "another system's",
             ]
             for line in filter(None, lines):

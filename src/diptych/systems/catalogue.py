@@ -54,6 +54,20 @@ def entries(pattern: str = "", system: str | None = None, task: str | None = Non
     return chosen
 
 
+def find_row(name: str) -> tuple[ledger.LedgerRow, str] | None:
+    """Return the row of a paper's table of this id, and what follows it: how the id of a part begins, or "".
+
+    None if `name` does not have the form SYSTEM/TABLE/ROW or SYSTEM/TABLE/ROW/PART. Raises RecipeError if no row has
+    this id.
+    """
+    if (match := re.fullmatch(r"([^/]+/(?:table-\d+|figure-\d+|text)/[^/]+)/?([^/]*)", name)) is None:
+        return None
+    known = {entry.id: entry for entry in ledger.ledger_rows(papers())}
+    if match[1] not in known:
+        raise unknown_name(f"no row {match[1]!r}; {nearest(match[1], known, '`diptych recipes --table 1` lists some')}")
+    return known[match[1]], match[2]
+
+
 def rows(table: int, pattern: str = "", system: str | None = None, task: str | None = None) -> list[ledger.LedgerRow]:
     """Return the rows of Table N of all papers; `table` is N.
 

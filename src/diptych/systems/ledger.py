@@ -51,6 +51,9 @@ class TablePart(BaseModel):
     title: str  # data set and split of the table, such as COCO test
     columns: tuple[str, ...]  # names of the columns, as the paper writes them
     task: str | None = None  # name of the task that is scored; None: the columns are not scores
+    # {split: the task's score in each column; "": another split's column}. Only splits that `evaluate` can score.
+    scored: dict[str, tuple[str, ...]] = {}
+    beams: int | None = None  # the paper's number of beams on these splits; None: that of the recipe
 
 
 class WrittenTable(BaseModel):
@@ -214,8 +217,29 @@ class LedgerRow:
     @property
     def id(self) -> str:
         """Return an id such as `xgpt/table-2/cc-ic-imlm`."""
-        slug = re.sub(r"[^a-z0-9+]+", "-", self.row.name.lower().replace("*", " star")).strip("-")
-        return f"{self.paper.system}/{self.table.title.lower().replace(' ', '-')}/{slug}"
+        return f"{self.paper.system}/{self.table.title.lower().replace(' ', '-')}/{_slug(self.row.name)}"
+
+    def scored(self, task: str, split: str, data: str = "") -> dict[str, tuple[TablePart, str, str]]:
+        """Return the part, column and printed number with which each score of `task` on `split` can be compared.
+
+        `data`: how the part's id begins, such as `coco`, if the table has several data sets. Raises RecipeError if the
+        row has no such number, or two of one score.
+        """
+        chosen: dict[str, tuple[TablePart, str, str]] = {}
+        parts: dict[str, None] = {}  # the parts that can be scored, for the errors
+        for (part, column), cell in zip(self.table.columns, self.row.numbers, strict=True):
+            number = cell.partition("/")[0]  # the second number of a cell is an evaluation server's
+            known = {of: names[part.columns.index(column)] for of, names in part.scored.items()}
+            if number == NOT_REPORTED:
+                continue
+            parts |= {f"{self.id}/{_slug(part.title)} ({part.task}, --split {of})": None for of in known if known[of]}
+            if part.task == task and (name := known.get(split)) and _slug(part.title).startswith(data):
+                if name in chosen:
+                    raise RecipeError(f"{self.id} has two numbers of {name}; choose one of: {', '.join(parts)}")
+                chosen[name] = (part, column, number)
+        if not chosen:
+            raise RecipeError(f"{self.id} has no {task} number on split {split}; known: {', '.join(parts) or 'none'}")
+        return chosen
 
     @property
     def reported(self) -> dict[str, dict[str, str]]:
@@ -232,6 +256,10 @@ def ledger_rows(papers: tuple[Paper, ...]) -> Iterator[LedgerRow]:
     for paper in papers:
         for table in (*paper.tables, *paper.others):
             yield from (LedgerRow(paper, table, row) for row in table.rows)
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^a-z0-9+]+", "-", title.lower().replace("*", " star")).strip("-")
 
 
 def numbers(text: str) -> tuple[str, ...]:

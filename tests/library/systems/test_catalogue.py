@@ -125,6 +125,7 @@ def test_the_command_shows_rows_with_numbers_and_commands() -> None:
     assert shown.exit_code == 0
     text = " ".join(shown.stdout.split())
     assert "single [MASK] COCO test: C 118.1, B@4 36.4, M 28.3, S 21.3 diptych pretrain xgpt/text" in text
+    assert "id: xgpt/table-4/single-mask" in text
     listed = CliRunner().invoke(app, ["recipes", "--table", "5", "--json"])
     rows = json.loads(listed.stdout)
     assert {row["system"] for row in rows} == {"unified-vlp", None}

@@ -68,6 +68,29 @@ def test_image_bert_s_small_pretraining_goes_on_until_it_can_match() -> None:
     assert (training.steps, training.batch) == (2400, 64)
 
 
+def test_steps_are_the_epochs_of_the_paper_s_pairs() -> None:
+    """Millions of pairs, as docs/fidelity.md states them."""
+    pairs = {
+        "unified-vlp/pretrain": (30, 2.99), "vl-bert/pretrain": (10, 3.30), "tden/pretrain": (10, 3.28),
+        "image-bert/pretrain/cc": (17, 3.0), "image-bert/pretrain/cc+sbu": (17, 4.0),
+    }  # fmt: skip
+    for name, (epochs, millions) in pairs.items():
+        steps, batch = iterations(name)
+        assert steps * batch / epochs == pytest.approx(millions * 1e6, rel=0.005), name
+    steps, batch = iterations("xgpt/pretrain")
+    assert steps * batch / 10 == pytest.approx(3.07e6, rel=0.005)
+
+
+def test_unified_vlp_warms_up_for_a_tenth_of_each_run() -> None:
+    """vlp.optimizer: the paper refers to BERT, the code has these defaults."""
+    names = [name for name in RECIPES if name.startswith("unified-vlp/") and not re.search("/(small|photos)/", name)]
+    assert len(names) >= 10
+    for name in names:
+        chosen = find_recipe(name).optimizer
+        told = (chosen.kind, chosen.warmup_share, chosen.warmup_steps, chosen.schedule, chosen.weight_decay)
+        assert told == ("bert_adam", 0.1, None, "linear", 0.01), name
+
+
 def test_epochs_of_questions() -> None:
     """20 of train and val in Unified VLP's Tables 2 and 4 and in its code, of train in its Table 7 and in the other
     papers; 5 of train and val in VL-BERT's code. VCR's question is two samples.

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,8 @@ def test_the_papers_numbers() -> None:
     objectives = RECIPES["tden/pretrain"]().objectives
     assert (objectives.two_pass, objectives.sampling, objectives.matching) == ("A", "paper", "paper")
     assert (objectives.masking, objectives.region_hidden) == ("paper", 1.0)
+    sizes: Any = RECIPES["tden/pretrain"]().model
+    assert (sizes.object_layers, sizes.sentence_layers, sizes.cross_layers, sizes.decoder_layers) == (6, 12, 6, 6)
 
 
 def test_warm_up_and_decay_are_the_codes_or_none() -> None:
