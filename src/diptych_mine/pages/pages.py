@@ -164,14 +164,15 @@ def _pictures(
     places = [_place(base, picture) for picture in pictures]
     shared = candidates.Shared.of(base, metas, (one for one in telling if one.tag == "script"))
     shown = candidates.candidates(pictures, places, shared)
-    best, lead = candidates.leading(shown)
     rules = settings.pages
-    if best is None or lead < (rules.dominant or 0.0) or best.score < rules.dominant_least:
-        only = shared.candidate(shown, len(pictures))
-        if only is not None:
-            best, lead = only, 99.0
-            shown.append(only)
-            places.append(only.address)
+    best, lead = candidates.leading(shown, rules.dominant_least)
+    only = shared.candidate(shown, len(pictures))
+    if only is not None and (best is None or lead < (rules.dominant or 0.0) or best.score < only.score):
+        best, lead = only, 99.0
+        shown.append(only)
+        places.append(only.address)
+    elif best is not None:
+        places[best.best] = shared.enlarge(best)
     by_copy = {number: one for one in shown for number in one.copies}
     for number, where in enumerate(places):
         one = by_copy.get(number)
