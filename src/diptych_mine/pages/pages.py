@@ -222,16 +222,17 @@ def _place(base: str, picture: Any) -> str:
 def _texts(
     pictures: list[Any], one: candidates.PagePicture, settings: MiningSettings, vocabularies: Vocabularies
 ) -> list[Text]:
-    """Return the texts of an image from all its tags, without duplicates, in the order of KINDS."""
+    """Return the texts of an image from its tags, without duplicates, in the order of KINDS, long alt texts first."""
     raw = list(one.texts)
     for picture in pictures:
         attributes = picture.attributes
-        raw += [("alt", attributes.get("alt") or ""), ("title", attributes.get("title") or "")]
+        label = "alt" if picture.tag in ("img", "amp-img") else "aria-label"  # the text of a background
+        raw += [("alt", attributes.get(label) or ""), ("title", attributes.get("title") or "")]
     own = figcaption_of(one.seen.figure) if one.seen.figure is not None else ""
     raw.append(("figcaption", own or (caption_of(pictures) if pictures else "")))
     raw += [("near", sentence) for picture in pictures[:1] for sentence in around(picture)]
     texts: dict[str, Text] = {}
-    for kind, text in sorted(raw, key=lambda one: KINDS.index(one[0])):
+    for kind, text in sorted(raw, key=lambda one: (KINDS.index(one[0]), -len(one[1]) if one[0] == "alt" else 0)):
         if text and (judged_text := judged(kind, text, settings.texts, vocabularies)) is not None:
             texts.setdefault(judged_text.text.casefold(), judged_text)
     return list(texts.values())
