@@ -96,7 +96,7 @@ class Shared:
         return PagePicture([number], number, own[0], seen, [*self.texts, ("title", self.title)])
 
     def add(self, base: str, address: str) -> str:
-        """Add the URL of an image, and return its name; empty if it is no URL."""
+        """Add the URL of an image, and return its name; empty if it is not a URL."""
         if addresses.is_nothing(address):
             return ""
         where = addresses.absolute(base, address)
