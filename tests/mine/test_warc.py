@@ -5,6 +5,7 @@ import random
 import zlib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from diptych_mine import funnel
@@ -213,3 +214,45 @@ def test_a_length_that_cannot_be_ends(file: Path, told: int, packed: bool, monke
     ends = [end for _, end in warc.parts(file)]
     assert ends == sorted(set(ends))
     assert ends[-1] == file.stat().st_size
+
+
+def zstd(body: bytes) -> bytes:
+    return pa.compress(body, codec="zstd", asbytes=True)
+
+
+@pytest.mark.parametrize("headers", ["Content-Encoding: zstd\r\n", "", "Content-Encoding: gzip\r\n"])
+def test_a_body_of_zstd_is_read_whatever_its_header(file: Path, headers: str) -> None:
+    file.write_bytes(record(0, zstd(HTML), headers) + record(1, zstd(HTML)[:-9], headers))
+    assert [(found.kind, found.body) for found in warc.read(file)] == [("page", HTML), ("bad", b"")]
+
+
+def test_a_body_of_zstd_is_bounded(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warc, "MOST_BODY", 1000)
+    assert kinds(file, record(0, zstd(b"\0" * 10**7), "Content-Encoding: zstd\r\n")) == [("large", "0")]
+
+
+@pytest.mark.parametrize(
+    ("headers", "kind"),
+    [
+        (f"Content-Range: bytes 0-{len(HTML) - 1}/{len(HTML)}\r\n", "page"),
+        (f"Content-Range: bytes 0-{len(HTML) - 1}/*\r\n", "other"),
+        (f"Content-Range: bytes 0-{len(HTML) - 1}/{len(HTML) + 1}\r\n", "other"),
+        (f"Content-Range: bytes 7-{len(HTML) + 6}/{len(HTML) + 7}\r\n", "other"),
+        ("", "other"),
+    ],
+)
+def test_a_part_that_is_the_whole_is_read(file: Path, headers: str, kind: str) -> None:
+    assert kinds(file, record(0, headers=headers).replace(b"200 OK", b"206 OK")) == [(kind, "0")]
+
+
+@pytest.mark.parametrize(
+    ("media", "body", "kind"),
+    [("text/html", HTML, "page"), ("", HTML, "page"), ("text/plain", HTML, "other"), ("text/html", zstd(HTML), "page")],
+)  # fmt: skip
+def test_resources_are_read(file: Path, media: str, body: bytes, kind: str) -> None:
+    head = (
+        f"WARC/1.0\r\nWARC-Type: resource\r\nWARC-Target-URI: http://a.test/0\r\nWARC-Date: 2026-01-01T00:00:00Z\r\n"
+        f"WARC-Record-ID: <urn:uuid:00000000-0000-0000-0000-000000000000>\r\nContent-Type: {media}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    assert kinds(file, head.encode() + body + b"\r\n\r\n") == [(kind, "0")]

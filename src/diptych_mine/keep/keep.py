@@ -3,7 +3,7 @@
 By default, a file is a copy of another if the perceptual hashes differ in at most NEAR bits. Images are taken in the
 order of their best pairs: one that is near an image taken before is its copy (`clusters`). A text with more than ten
 images is dropped with all its pairs. Then the pair with the highest score is chosen for each image and its copies. Ties
-are broken by the kind of text, then by hashes of text and page.
+are broken by the kind of text, and hashes of text and page. Titles of pages come after all other texts.
 """
 
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ class Pairs:
     """The columns of N pairs of image and text.
 
     All but `score` and `kind` are 64-bit hashes; `phash` has 256 bits (N, 4). Without a scorer `score` is 0.
+    `kind`: the rank of the kind of text, and of the text among those of its kind; titles of pages come last.
     """
 
     picture: U64

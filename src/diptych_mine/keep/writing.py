@@ -22,12 +22,13 @@ from diptych_mine.keep.keep import COMMON, HOST, KEPT, Pairs, choose
 from diptych_mine.layout import RECORDS, RunLayout, damaged
 from diptych_mine.pages.addresses import host_of
 from diptych_mine.pages.reading import body_of
+from diptych_mine.pages.texts import is_title
 from diptych_mine.rules import KINDS, ORDER, VERSION
 from diptych_mine.tables import Row, lines_of, read_rows, write_json, write_rows
 
 PICTURE = re.compile(r"[0-9a-f]{64}\.\w+")
 LINES = 10_000  # at most this many lines per file of records
-_NARROW = ("page", "address", "texts", "fails", "sha256", "phash")
+_NARROW = ("page", "title", "address", "texts", "fails", "sha256", "phash")
 _PAIR = np.dtype([("picture", "u8"), ("phash", "V32"), ("text", "u8"), ("page", "u8"), ("host", "u8"), ("score", "f4"),
                   ("kind", "u1"), ("shard", "i8"), ("row", "i8"), ("place", "i8")])  # fmt: skip
 
@@ -93,8 +94,9 @@ def _pairs(layout: RunLayout, shards: Sequence[str]) -> Iterator[tuple[Any, ...]
             host = key_of(host_of(row["page"] or row["address"]))
             for place, text in enumerate(row["texts"]):
                 if not text["fails"]:
+                    rank = 128 * is_title(text["text"], row["title"]) + 16 * KINDS.index(text["kind"]) + min(place, 15)
                     yield (picture, row["phash"], key_of(text["text"].casefold()), page, host, text["score"] or 0.0,
-                           KINDS.index(text["kind"]), shard, number, place)  # fmt: skip
+                           rank, shard, number, place)  # fmt: skip
 
 
 def write_verdicts(

@@ -90,6 +90,8 @@ _SIZE_OF_PART = re.compile(
 _SIZES_OF_QUERY = re.compile(
     r"(?:^|[?&/,_=:-])(?:w|wid|width|max|fit|resize|s|imwidth)?[_:=/-]?(\d{2,4})(?=$|[^\d])", re.I
 )
+_WIDTH_OF_QUERY = re.compile(r"(?:^|&)(?:w|wid|width|imwidth)=(\d{1,4})(?=&|$)", re.I)
+SMALL = 300  # pixels
 
 
 def usable(address: str) -> bool:
@@ -219,6 +221,8 @@ def sources(
     """
     known = {**options, **attributes} if options else attributes
     source = cleaned(attributes.get("src") or "")
+    if " " in source and _LIKE_SET.match(source):  # <noscript> copies of some sites have the srcset in src
+        source = largest(source) or ""
     if ("{" in source or "%7" in source) and not _RESIZED.isdisjoint(known):
         source = filled(source, known)
     lazy = _SOURCES.intersection(attributes)
@@ -301,3 +305,10 @@ def width_of(address: str) -> int:
         (size for one in _SIZES_OF_QUERY.finditer(address[-300:]) if 16 <= (size := int(one[1])) <= 5_000),
         default=UNSIZED,
     )
+
+
+def is_small(address: str) -> bool:
+    """Return True for a URL that states a width below SMALL pixels, in its query or else anywhere."""
+    _, _, query = address.partition("?")
+    stated = _WIDTH_OF_QUERY.findall(query)
+    return (max(map(int, stated)) if stated else width_of(address)) < SMALL

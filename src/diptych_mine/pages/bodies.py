@@ -8,6 +8,7 @@ from typing import Any, Literal
 _CHUNK = re.compile(rb"\s{0,4}([0-9a-f]{1,8})[ \t]*(?:;[^\r\n]{0,200})?\r?\n", re.I)
 _CONTROLS = re.compile(rb"[\0-\x08\x0e-\x1f]")
 _PICTURE = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n|GIF8[79]a|RIFF....WEBP|BM....\0\0\0\0|II\*\0|MM\0\*", re.S)
+_ZSTD = b"\x28\xb5\x2f\xfd"
 _HTML = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,200}(?:<!--.{0,500}?-->\s{0,200})?<(?:!doctype\s+html|html)\b", re.I | re.S)
 
 DEEPEST = 1_000  # pages with more nested tags are dropped, because lexbor takes quadratic time (5 s for 32,000 tags)
@@ -95,7 +96,8 @@ def unpacked(raw: bytes, chunked: bool, encodings: str, most: int) -> bytes:
     """Return at most `most` bytes of a saved body, with chunks joined and encodings decoded.
 
     Many crawlers save decoded bodies with the original headers. So a body that is not encoded as the headers state is
-    returned unchanged if it begins like a text or an image. Otherwise ValueError is raised.
+    returned unchanged if it begins like a text or an image. Otherwise ValueError is raised. Zstd is recognised by its
+    first bytes, whatever the headers state.
     """
     if chunked:
         raw = _joined(raw)
@@ -107,9 +109,19 @@ def unpacked(raw: bytes, chunked: bool, encodings: str, most: int) -> bytes:
         try:
             raw = decode(raw, most)
         except fault as error:
-            if _CONTROLS.search(raw[:512]) and not _PICTURE.match(raw):
+            if _CONTROLS.search(raw[:512]) and not _PICTURE.match(raw) and not raw.startswith(_ZSTD):
                 raise ValueError(f"not {name.strip()}: {error}") from error
-    return raw[:most]
+    return _expanded(raw, most) if raw.startswith(_ZSTD) else raw[:most]
+
+
+def _expanded(raw: bytes, most: int) -> bytes:
+    """Return at most `most` bytes of a body of zstd. Raises ValueError if it is damaged or cut short."""
+    import pyarrow as pa
+
+    try:
+        return bytes(pa.CompressedInputStream(pa.BufferReader(raw), "zstd").read(most))
+    except OSError as error:
+        raise ValueError(f"not zstd: {error}") from error
 
 
 def _joined(raw: bytes) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diptych_mine.pages import addresses
-from diptych_mine.pages.dominant import Ancestors, Features, features, mark_lists, merged, pixels
+from diptych_mine.pages.dominant import Ancestors, Features, features, is_name, mark_lists, merged, pixels
 from diptych_mine.pages.texts import unescaped
 
 Meta = dict[str, str | None]
@@ -15,6 +15,7 @@ Meta = dict[str, str | None]
 SHARED = ("og:image", "og:image:url", "og:image:secure_url", "twitter:image", "twitter:image:src")
 LONGEST_JSON = 500_000  # a JSON-LD script of more characters is ignored
 MOST_NODES = 2_000  # at most this many nodes of a JSON-LD script are read
+SMALL = 200  # an image with a side of fewer pixels is an icon or a preview
 MANY = 3  # `itemprop` is ignored if at least this number of images have it
 MOST_EMPTY = 8  # at most this many tags without text may be between an image and its <noscript>
 CLIMB = 2  # a copy is searched next to an image, and next to this many of its ancestors
@@ -24,8 +25,11 @@ FOLDS = frozenset({"noscript", "template"})  # tags that may hold a copy of the 
 _BACKGROUNDS = ("data-bg", "data-background", "data-background-image", "data-bg-image")
 BACKGROUNDS = ", ".join(['[style*="url("]', *(f"[{name}]" for name in _BACKGROUNDS)])
 _OF_SITE = re.compile(
-    r"logo|default|placeholder|fallback|favicon|avatar|share|social|blank|facebook|twitter|og[-_]image", re.I
+    r"logo|default|placeholder|fallback|favicon|avatar|share|social|blank|facebook|twitter|og[-_](?:image|card)|open-?graph"
+    r"|touch-icon|headshots?|(?:^|[/_-])(?:fb|card|brand(?:ing)?|authors?|profiles?)(?=[-_./]|$)|\.(?:svg|ico)$|[-_/]1?\d\d?x1?\d\d?(?!\d)",
+    re.I,
 )
+TRUSTED = 3.0  # the only shown image that a page shares may score this much less than the best one
 _NO_ARTICLE = frozenset({"organization", "person", "website", "brand", "imageobject", "newsmediaorganization"})
 
 
@@ -52,17 +56,20 @@ class Shared:
     """The images and texts in the metadata of a page. `addresses`: name of an image (`picture_of`) -> its URL."""
 
     addresses: dict[str, str] = field(default_factory=dict)
+    small: set[str] = field(default_factory=set)  # names of those whose metadata state a side below SMALL pixels
     texts: list[tuple[str, str]] = field(default_factory=list)
     title: str = ""
 
     @classmethod
     def of(cls, base: str, metas: Iterable[Meta], scripts: Iterable[Any]) -> "Shared":
         """Read images from og:image, twitter:image and JSON-LD, and texts from og:image:alt, captions and og:title."""
-        shared, title = cls(), ""
+        shared, title, last = cls(), "", ""
         for meta in metas:
             name, content = (meta.get("property") or meta.get("name") or "").lower(), meta.get("content") or ""
             if name in SHARED:
-                shared.add(base, content)
+                last = shared.add(base, content)
+            elif name in ("og:image:width", "og:image:height") and (pixels(content) or SMALL) < SMALL:
+                shared.small.add(last)
             elif name in ("og:image:alt", "twitter:image:alt"):
                 shared.texts.append(("alt", content))
             elif name == "og:title":
@@ -77,20 +84,37 @@ class Shared:
         return shared
 
     def candidate(self, shown: Sequence[PagePicture], number: int) -> PagePicture | None:
-        """Return the image that only the metadata names, if there is one and its URL does not look like a site's logo.
+        """Return the image that only the metadata name, if there is one.
 
-        `number`: the index that the image gets.
+        It must not look like an icon, the head of an author, or the card of a site. `number`: the index that the image
+        gets.
         """
-        own = [one for one in self.addresses.values() if not _OF_SITE.search(one.partition("://")[2].partition("/")[2])]
+        own = [one for name, one in self.addresses.items() if name not in self.small and _is_of_page(one)]
         if not own or any("shared" in one.seen.values for one in shown):
             return None
         seen = Features({"shared": 1.0, "order": 0.0}, (None, None))
         return PagePicture([number], number, own[0], seen, [*self.texts, ("title", self.title)])
 
-    def add(self, base: str, address: str) -> None:
-        if not addresses.is_nothing(address):
-            where = addresses.absolute(base, address)
-            self.addresses.setdefault(addresses.picture_of(where), where)
+    def add(self, base: str, address: str) -> str:
+        """Add the URL of an image, and return its name; empty if it is not a URL."""
+        if addresses.is_nothing(address):
+            return ""
+        where = addresses.absolute(base, address)
+        name = addresses.picture_of(where)
+        self.addresses.setdefault(name, where)
+        return name
+
+    def enlarge(self, one: PagePicture) -> str:
+        """Return the URL of a shown image, or that of its larger file if the page shows a preview of a shared image."""
+        large = self.addresses.get(addresses.picture_of(one.address), one.address)
+        small = addresses.is_small(one.address) or addresses.is_preview(one.address)
+        return large if small and not addresses.is_small(large) else one.address
+
+
+def _is_of_page(address: str) -> bool:
+    where = address.partition("://")[2]
+    site = _OF_SITE.search(where.partition("?")[0].partition("/")[2]) or where.startswith("opengraph.")
+    return not (site or is_name(address))
 
 
 def _images_of(text: str) -> Iterator[dict[str, Any]]:
@@ -225,9 +249,16 @@ def _fold(node: Any) -> str:
     return next((one.tag for one in outer if one is not None and one.tag in FOLDS), "")
 
 
-def leading(pictures: Sequence[PagePicture]) -> tuple[PagePicture | None, float]:
-    """Return the candidate with the highest score, and its lead over the second (99 if there is no second)."""
+def leading(pictures: Sequence[PagePicture], least: float) -> tuple[PagePicture | None, float]:
+    """Return the candidate with the highest score, and its lead over the second (99 if there is no second).
+
+    If only one candidate is shared, it is returned instead, with a lead of 99, unless its score is below `least` or far
+    below the highest.
+    """
     ranked = sorted(pictures, key=lambda one: -one.score)
     if not ranked:
         return None, 0.0
+    shared = [one for one in ranked if "shared" in one.seen.values]
+    if len(shared) == 1 and shared[0].score >= max(least, ranked[0].score - TRUSTED):
+        return shared[0], 99.0
     return ranked[0], round(ranked[0].score - ranked[1].score, 4) if len(ranked) > 1 else 99.0

@@ -36,14 +36,23 @@ LETTERS = 1_000  # at most this many characters of a tag's classes, and of its i
 
 _ASIDE_TAGS = frozenset({"header", "nav", "footer", "aside"})
 _DENIED = ("has-", "no-", "with-", "without-", "is-", "hide-", "not-")
-_PARTS = re.compile(  # names of folders or files in a URL, each matched as a whole
-    r"/(?:(?:(?:logos?|icons?|sprites?|avatars?|gravatar|banners?|pixel|badges?|buttons?|btn|emojis?|smilies|smil(?:ey|ie)s?"
-    r"|spacer|blank|arrow|loading|spinner|placeholder|tracking|favicons?|flags?|star|rating|ads?|adverts?|1x1)"
-    r"(?:[-_.@]?\d+x?\d*)?|[^/?]*[-_](?:logo|avatar|favicon|sprite|spacer|placeholder|spinner|btn|icon)|"
-    r"(?:logo|avatar|favicon|sprite|spacer|placeholder|spinner|btn|icon)[-_][^/?]*)(?:\.\w{2,4})?)(?=[/?#]|$)",
-    re.I,
-)
-_NAMED = re.compile(r"(?:[\w.'&-]+ ){0,5}(?:logo|icon|avatar)|avatar (?:of|for) .{1,60}|advertisement", re.I)
+_PARTS, _ALSO_PHOTOS = (  # names of folders or files in a URL, each matched as a whole; then those of photographs too
+    re.compile(
+        rf"/(?:(?:{whole})(?:[-_.@]?\d+x?\d*)?|[^/?]*[-_](?:{part})|(?:{part})[-_][^/?]*)(?:\.\w{{2,4}})?(?=[/?#]|$)",
+        re.I,
+    )
+    for whole, part in (
+        ("logos?|sprites?|avatars?|gravatar|spacer|blank|spinner|placeholder|tracking|favicons?|ads?|adverts?|1x1",
+         "logo|avatar|favicon|sprite|spacer|placeholder|spinner|btn"),
+        ("icons?|banners?|pixel|badges?|buttons?|btn|emojis?|smilies|smil(?:ey|ie)s?|arrow|loading|flags?|star|rating",
+         "icon"),
+    )
+)  # fmt: skip
+_NAMED = re.compile(r"(?:[\w.'&-]+ ){0,5}(?:logo|avatar)|avatar (?:of|for) .{1,60}|advertisement", re.I)
+_NAMED_ICON = re.compile(r"(?:[\w.'&-]+ ){0,5}icon", re.I)
+_JPEG = re.compile(r"\.jpe?g(?:[?#]|$)", re.I)
+MOST_TEXT, MOST_PARAGRAPHS = 20_000, 500  # a wrapper of the page holds half of its first characters and paragraphs
+LONG = 60  # a paragraph of fewer characters does not begin the text of a page
 _DIMENSION = re.compile(r"[ \t\n\f\r]*0*([0-9]{1,6})(?![0-9])(?:\.[0-9]*)?(%)?")
 _AGAINST = frozenset({"small", "medium", "aside", "link", "name", "alike"})
 _FOR = frozenset({"article", "figure", "hero"})
@@ -76,7 +85,7 @@ def features(node: Any, attributes: dict[str, str | None], order: int, address: 
     flags = {
         "small": least < 100 or pixels(attributes.get("width")) == pixels(attributes.get("height")) == 0,
         "medium": 100 <= least < 200, "large": len(known) == 2 and least >= 300,
-        "name": "name" in called or _PARTS.search(address, 8) or _NAMED.fullmatch((attributes.get("alt") or "")[:80]),
+        "name": "name" in called or is_name(address, (attributes.get("alt") or "")[:80], min(known, default=None)),
         "hero": "hero" in called, "shared": (attributes.get("itemprop") or "").lower() in ("image", "contenturl"),
     }  # fmt: skip
     values = {name: 1.0 for name, true in flags.items() if true} | {"order": min(order, 8)}
@@ -85,6 +94,21 @@ def features(node: Any, attributes: dict[str, str | None], order: int, address: 
     if inside.hero < NEAR:
         values["hero"] = 1.0
     return Features(values, declared, (*inside.signature, *declared), inside.figure)
+
+
+def is_name(address: str, alt: str = "", least: int | None = None) -> bool:
+    """Return True if the URL or the alt text names a logo, an icon or the like.
+
+    `least`: the shorter known side in pixels. Folders do not count for images of 300 pixels or more. Names that
+    photographs have too, such as `flags`, count for images below 200 pixels, and for those of unknown size but JPEG.
+    """
+    part = _PARTS.search(address, 8)
+    if (part and (least is None or least < 300 or address[part.end() : part.end() + 1] != "/")) or _NAMED.fullmatch(
+        alt
+    ):
+        return True
+    small = least < 200 if least is not None else not _JPEG.search(address)
+    return small and bool(_ALSO_PHOTOS.search(address, 8) or _NAMED_ICON.fullmatch(alt))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +129,9 @@ class Ancestors:
     """The tags around the images of a page. Each tag is read once."""
 
     known: dict[int, Around] = field(default_factory=dict)
+    held: Counter[int] | None = None  # id of a tag -> characters of the page's first paragraphs in it
+    lengths: list[int] = field(default_factory=list)  # characters of each of these paragraphs
+    first: set[int] = field(default_factory=set)  # ids of the first one and of the tags around it
 
     def of(self, node: Any) -> Around:
         """Return the features of `node` and its ancestors. At most LEVELS tags that were not read before are read."""
@@ -118,11 +145,38 @@ class Ancestors:
             unknown.append(node)
             node = node.parent
         for node in reversed(unknown):
-            around = self.known[node.mem_id] = _inside(node, around)
+            around = self.known[node.mem_id] = _inside(node, around, self)
         return around
 
+    def hold_page(self, node: Any) -> bool:
+        """Return True for a tag around the page's text. The class of this tag describes the page, not an image.
 
-def _inside(node: Any, outer: Around) -> Around:
+        It is around <main>, or a heading and a paragraph, or half of the page's text including its first paragraph.
+        """
+        if self.held is None:
+            self._read_paragraphs(node.parser.css("p"))
+        half = self.held is not None and 2 * self.held[node.mem_id] >= sum(self.lengths) > 0
+        if half and node.mem_id in self.first:
+            return True
+        if node.css_first("main, h1") is None:  # the next selector takes quadratic time for nested tags
+            return False
+        return half or node.css_first("main, h1 + p, h1 ~ * p") is not None
+
+    def _read_paragraphs(self, paragraphs: list[Any]) -> None:
+        self.held = Counter()
+        for one in paragraphs[:MOST_PARAGRAPHS]:
+            length = len(one.text(deep=True).strip())
+            outer = one if self.lengths or length >= LONG else None
+            self.lengths += [length] if outer is not None else []
+            while outer is not None:
+                self.held[outer.mem_id] += length
+                self.first |= {outer.mem_id} if len(self.lengths) == 1 else set()
+                outer = outer.parent
+            if sum(self.lengths) > MOST_TEXT:
+                break
+
+
+def _inside(node: Any, outer: Around, page: Ancestors) -> Around:
     """Return the features of a tag, given the features of the tags around it."""
     attributes, tag = node.attributes, node.tag
     called = classes(attributes) if attributes else ""
@@ -138,7 +192,7 @@ def _inside(node: Any, outer: Around) -> Around:
     elif tag == "a":
         values -= {"link", "zoom"}
         values.add("zoom" if _PICTURE.search(attributes.get("href") or "") else "link")
-    if "aside" in names and "aside" not in values and not _holds_page(node):
+    if "aside" in names and "aside" not in values and not page.hold_page(node):
         values.add("aside")
     figure = node if tag == "figure" else outer.figure
     hero = 0 if "hero" in names else outer.hero + (tag not in ("a", "td", "tr", "tbody"))
@@ -169,11 +223,6 @@ _CALLED = {  # kind -> pattern of a class or id, such as hero, hero-box or top-h
     what: re.compile(f"{_PREFIX}(?:{_NAMES[what]})(?:-|s?$)|.*-(?:{_NAMES[what + ' at the end']})$")
     for what in ("aside", "hero", "name")
 }
-
-
-def _holds_page(node: Any) -> bool:
-    """Return True for a tag around the whole page. The class of this tag describes the page, not an image."""
-    return node.css_first("main, h1 + p, h1 ~ * p") is not None
 
 
 def mark_lists(of_page: list[Features]) -> None:

@@ -164,14 +164,15 @@ def _pictures(
     places = [_place(base, picture) for picture in pictures]
     shared = candidates.Shared.of(base, metas, (one for one in telling if one.tag == "script"))
     shown = candidates.candidates(pictures, places, shared)
-    best, lead = candidates.leading(shown)
     rules = settings.pages
-    if best is None or lead < (rules.dominant or 0.0) or best.score < rules.dominant_least:
-        only = shared.candidate(shown, len(pictures))
-        if only is not None:
-            best, lead = only, 99.0
-            shown.append(only)
-            places.append(only.address)
+    best, lead = candidates.leading(shown, rules.dominant_least)
+    only = shared.candidate(shown, len(pictures))
+    if only is not None and (best is None or lead < (rules.dominant or 0.0) or best.score < only.score):
+        best, lead = only, 99.0
+        shown.append(only)
+        places.append(only.address)
+    elif best is not None:
+        places[best.best] = shared.enlarge(best)
     by_copy = {number: one for one in shown for number in one.copies}
     for number, where in enumerate(places):
         one = by_copy.get(number)
@@ -221,16 +222,17 @@ def _place(base: str, picture: Any) -> str:
 def _texts(
     pictures: list[Any], one: candidates.PagePicture, settings: MiningSettings, vocabularies: Vocabularies
 ) -> list[Text]:
-    """Return the texts of an image from all its tags, without duplicates, in the order of KINDS."""
+    """Return the texts of an image from its tags, without duplicates, in the order of KINDS, long alt texts first."""
     raw = list(one.texts)
     for picture in pictures:
         attributes = picture.attributes
-        raw += [("alt", attributes.get("alt") or ""), ("title", attributes.get("title") or "")]
+        label = "alt" if picture.tag in ("img", "amp-img") else "aria-label"  # the text of a background
+        raw += [("alt", attributes.get(label) or ""), ("title", attributes.get("title") or "")]
     own = figcaption_of(one.seen.figure) if one.seen.figure is not None else ""
     raw.append(("figcaption", own or (caption_of(pictures) if pictures else "")))
     raw += [("near", sentence) for picture in pictures[:1] for sentence in around(picture)]
     texts: dict[str, Text] = {}
-    for kind, text in sorted(raw, key=lambda one: KINDS.index(one[0])):
+    for kind, text in sorted(raw, key=lambda one: (KINDS.index(one[0]), -len(one[1]) if one[0] == "alt" else 0)):
         if text and (judged_text := judged(kind, text, settings.texts, vocabularies)) is not None:
             texts.setdefault(judged_text.text.casefold(), judged_text)
     return list(texts.values())

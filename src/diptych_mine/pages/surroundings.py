@@ -18,6 +18,7 @@ FAR = 12  # at most this many siblings are read on each side, but a row of inlin
 LETTERS = 600  # at most this many characters of a block are read, those nearest to the image
 MOST_NODES = 2_000  # at most this many tags and texts of a block are read, those nearest to the image
 _ENDS = frozenset({"body", "html", "main", "article", "section", "td", "th", "li", "header", "footer", "nav", "aside"})
+_CELLS = frozenset({"td", "th"})
 _SILENT = re.compile(r"h[1-6]|script|style|noscript|figcaption|nav|aside|header|footer|template|form")
 _NOT_SHOWN = frozenset({"script", "style", "noscript", "template"})
 # Tags that are shown as blocks, cells or controls. All other tags, except <br>, are inline and separate no words.
@@ -83,11 +84,13 @@ def caption_of(pictures: Sequence[Any]) -> str:
     node, own = pictures[0], {one.mem_id for one in pictures}
     for _ in range(CAPTION_CLIMB):
         node = node.parent
-        if node is None or node.tag in _ENDS or len(node.css("img")) > CAPTION_IMAGES:
+        if node is None or (node.tag in _ENDS and node.tag not in _CELLS) or len(node.css("img")) > CAPTION_IMAGES:
             break
         for block in node.css("[class*=caption]"):
             if not _of_another(block, node, own) and (text := shown(block)):
                 return text
+        if node.tag in _CELLS:
+            break
     return ""
 
 

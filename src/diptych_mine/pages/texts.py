@@ -47,15 +47,29 @@ _NUMBERED = re.compile(
     re.I,
 )
 # Lists of names and dates. Possessive quantifiers make the time linear in the length of a list.
-_NAMES = r"(?:[\s/|,&–—-]++|(?-i:[A-Z©])[\w.'’()]*+|\d[\d:.]*+(?:[ap]m)?|(?:of|the|for|and|by|via|at|on)\b)*+"
+_NAMES = r"(?:[\s/|,&–—-]++|(?-i:[A-Z©])[\w.'’()]*+|\d[\d:.]*+(?:[ap]m)?|(?:of|the|for|and|by|via|at|on|user)\b)*+"
+_WORDS_OF_NAME = r"(?-i:[A-Z])[\w.'’&-]*+"
 _AGENCY = r"getty|reuters|afp|associated press|ap(?= photo|/)|shutterstock|istock|alamy|epa|corbis|flickr|wikimedia"
 _BOILERPLATE = re.compile(
     r"[^\w©]*+(?:"
     r"(?:image|photo|picture) may contain\b.*"
     r"|(?:click|tap|press)\b.{0,30}\b(?:enlarge|zoom|larger|full|view)\b.{0,40}"
-    r"|(?:file )?(?:photo(?:graph)?(?:er|s)?|image|picture|pic|illustration|video|credits?|source|courtesy)"
-    r"\s*+(?:credits?|source|by|courtesy|copyright|[:/|©(])(?:\W*+(?:by|of|credit|courtesy)\b)?"
-    rf"{_NAMES}"
+    r"|(?:file )?(?:photo(?:graph)?(?:er|s)?|image|picture|pic|illustration|video|screen ?shot|credits?|source"
+    r"|courtesy)"
+    r"\s*+(?:credits?|source|by|via|courtesy|copyright|[:/|©(])(?:\W*+(?:by|of|credit|courtesy)\b)?"
+    rf"{_NAMES}(?:(?:family|collection|museum|library|archives?|artist|author)\b)?"
+    rf"|{_WORDS_OF_NAME}(?: {_WORDS_OF_NAME}){{1,3}}(?: ?/ ?(?:the )?{_WORDS_OF_NAME}(?: {_WORDS_OF_NAME}){{0,3}}"
+    rf"| for (?:the (?={_WORDS_OF_NAME})(?:{_WORDS_OF_NAME} ?){{1,3}}|(?-i:[A-Z]{{2,}})))"
+    r"|(?:view|open|enlarge|expand|zoom|download|show)\b(?=.*\b(?:size|image|picture|photo|gallery|screen)\b)"
+    r"(?: (?:full|larger?|original|this|the|in|a|size|screen|image|picture|photo|gallery|version|slideshow)\b)++"
+    r"|(?:featured |header |cover )?(?:image|photo|picture|thumbnail) (?:for|of) (?:the |this )?"
+    r"(?:post|article|story|page)"
+    r"|no (?:alt(?:ernative)? text|image|photo|picture|caption)(?: (?:provided|available|for|this|image)\b)*+"
+    r"|(?:image )?may be an? (?:(?:\w+ ){0,2}(?:image|photo|illustration|graphic)) of\b.*"
+    r"|a (?:picture|photo|image) containing \w+,.*|copy of .{1,60}\(\d+\)|untitled design(?: \(?\d+\)?)?"
+    r"|(?:profile|user|author)(?:'s|’s)? (?:photo|picture|image|avatar)(?: (?:of|for) .{1,40})?"
+    r"|(?:add to|skip to|back to|go to|jump to) (?:main |the |your )?(?:cart|basket|bag|content|navigation|top|home)"
+    r"(?: button)?"
     rf"|(?:©|c\)|copyright\b).{{0,100}}|.{{0,80}}\ball rights reserved.{{0,30}}|(?=.*\b(?:{_AGENCY})\b){_NAMES}"
     r"|(?:(?:written|posted|published|reported|updated|last (?:updated|modified))\b\W*+)?"
     rf"(?:by|on|posted|published|updated)\b{_NAMES}"
@@ -64,6 +78,14 @@ _BOILERPLATE = re.compile(
     r"|(?:advert\w*+|sponsored|related|topics|tags|categories|filed under)\b(?:\W*+$|:.*)"
     r"|(?:read|see|show|load) (?:more|later|next)\b.*)\W*+",
     re.I,
+)
+_LABEL = re.compile(r"(?:media|image|video) ?caption\b[,: ]*|(?:media|image|video) ?caption(?=(?-i:[A-Z]))", re.I)
+_TAIL = re.compile(
+    r"(?<=[.!?…\"”’)\]])(?<!\b[A-Z]\.)\s+(?=[A-Z(\[©])|\s+[|•·–—]\s+|\s+(?=[(\[©])"
+)  # may begin a credit after a caption
+MOST_TAILS = 6
+_CONTINUED = re.compile(  # the end of a text that is not the end of its sentence, if the second part follows
+    r"(?:(?<!\w)(?:approx|vols?|eds?|ca|cf|vs|est)\.)()$|(?<!\w)(?:no|nos|figs?|pp?|chs?|secs?)\.(\d)?$", re.I
 )
 _SPAM = tuple(
     re.compile(pattern, re.I)
@@ -194,7 +216,30 @@ def sentences(text: str) -> list[str]:
     """
     with requires_extra("diptych mine", "mine"):
         from sentencex import segment
-    return [one.strip() for one in segment("en", text) if one.strip()] or [""]
+    whole: list[str] = []
+    for one in filter(None, map(str.strip, segment("en", text))):
+        ends = _CONTINUED.search(whole[-1][-12:]) if whole else None
+        if whole and (one[0] in "([" or (ends and (ends[1] is not None or one[0].isdigit()))):
+            whole[-1] += f" {one}"
+        else:
+            whole.append(one)
+    return whole or [""]
+
+
+def without_credit(text: str) -> str:
+    """Return a caption without a label before it and without credits after it. Only credits are returned unchanged."""
+    text = text[label.end() :] if (label := _LABEL.match(text)) and label.end() < len(text) else text
+    for tail in [*_TAIL.finditer(text[-200:])][-MOST_TAILS:]:
+        at = max(0, len(text) - 200)
+        if _BOILERPLATE.fullmatch(text, at + tail.end()) and words_of(text[: at + tail.start()]):
+            return text[: at + tail.start()]
+    return text
+
+
+def is_title(text: str, title: str) -> bool:
+    """Return True for a text that is the title of its page, or this title without the name of the site."""
+    rest = title[len(text) :] if text and title.casefold().startswith(text.casefold()) else "a"
+    return re.match(r"\s*(?:$|[|:•·–—-]\s)", rest) is not None
 
 
 def words_of(text: str) -> list[str]:
@@ -204,6 +249,7 @@ def words_of(text: str) -> list[str]:
 def judged(kind: str, raw: str, rules: TextRules, vocabularies: Vocabularies) -> Text | None:
     """Clean a text, and note all rules that it breaks, except `text_language`. Return None if nothing is left."""
     text = clean(raw, escaped=kind == "caption")  # the HTML parser has already decoded the entities of all other kinds
+    text = without_credit(text) if rules.boilerplate and kind != "caption" else text
     if not text:
         return None
     words = words_of(text)

@@ -24,6 +24,7 @@ MOST_MEMBER = 64 * 2**20  # at most this many bytes of a gzip member are decompr
 _LENGTH = re.compile(rb"(?:\A|\r\n)content-length:[ \t]*(\d{1,18})[ \t]*(?:\r\n|\Z)", re.I)
 _BLANK, _LINE = re.compile(rb"\r?\n\r?\n"), re.compile(r"\r?\n")
 _STATUS = re.compile(r"(?:HTTP/[\d.]+|ICY) +(\d{3})")
+_WHOLE = re.compile(r"bytes 0-(\d{1,15})/(\d{1,15})", re.I)  # the range of a response 206 that may be the whole body
 HEAD = 2**16  # the headers of an HTTP response are read from at most this many bytes
 PAGES = ("text/html", "application/xhtml+xml")
 UNTYPED = ("", "application/octet-stream", "binary/octet-stream", "application/unknown", "application/x-download")
@@ -40,7 +41,7 @@ _COUNTED: dict[str, RecordKind] = {
 class WarcRecord:
     """A record of a WARC file.
 
-    `body` is decoded (chunks, gzip, deflate, br). `body` and `headers` are empty if records of this kind were not
+    `body` is decoded (chunks, gzip, deflate, br, zstd). `body` and `headers` are empty if records of this kind were not
     requested. `moved`: the URL that a redirect leads to, or that holds the content of a revisit; empty if the revisit
     names only the content's `digest`.
     """
@@ -146,6 +147,8 @@ def _parsed(record: Any, bodies: Container[RecordKind]) -> WarcRecord:
     status, headers, begin = _http(start) if http else (200, [("content-type", media)], 0)
     known = {name.lower(): value for name, value in headers}
     media, charset = content_type(known.get("content-type", ""))
+    if status == 206 and (part := _WHOLE.fullmatch(known.get("content-range", "").strip())):
+        status = 200 if int(part[1]) + 1 == int(part[2]) else 206
     body_kind: RecordKind | None = "picture" if media.startswith("image/") else "page" if media in PAGES else None
     if (
         status != 200
