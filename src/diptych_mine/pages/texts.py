@@ -50,6 +50,7 @@ _NUMBERED = re.compile(
 _NAMES = r"(?:[\s/|,&–—-]++|(?-i:[A-Z©])[\w.'’()]*+|\d[\d:.]*+(?:[ap]m)?|(?:of|the|for|and|by|via|at|on|user)\b)*+"
 _WORDS_OF_NAME = r"(?-i:[A-Z])[\w.'’&-]*+"
 _AGENCY = r"getty|reuters|afp|associated press|ap(?= photo|/)|shutterstock|istock|alamy|epa|corbis|flickr|wikimedia"
+_PAPER = rf"{_AGENCY}|(?-i:[A-Z]{{2,}})|daily|post|times|news|herald|tribune|globe|journal|press|images|media|staff"
 _BOILERPLATE = re.compile(
     r"[^\w©]*+(?:"
     r"(?:image|photo|picture) may contain\b.*"
@@ -58,7 +59,7 @@ _BOILERPLATE = re.compile(
     r"|courtesy)"
     r"\s*+(?:credits?|source|by|via|courtesy|copyright|[:/|©(])(?:\W*+(?:by|of|credit|courtesy)\b)?"
     rf"{_NAMES}(?:(?:family|collection|museum|library|archives?|artist|author)\b)?"
-    rf"|{_WORDS_OF_NAME}(?: {_WORDS_OF_NAME}){{1,3}}(?: ?/ ?(?:the )?{_WORDS_OF_NAME}(?: {_WORDS_OF_NAME}){{0,3}}"
+    rf"|{_WORDS_OF_NAME}(?: {_WORDS_OF_NAME}){{1,3}}(?: ?/ ?(?=.*\b(?:{_PAPER})\b)(?:the )?{_WORDS_OF_NAME}(?: {_WORDS_OF_NAME}){{0,3}}"
     rf"| for (?:the (?={_WORDS_OF_NAME})(?:{_WORDS_OF_NAME} ?){{1,3}}|(?-i:[A-Z]{{2,}})))"
     r"|(?:view|open|enlarge|expand|zoom|download|show)\b(?=.*\b(?:size|image|picture|photo|gallery|screen)\b)"
     r"(?: (?:full|larger?|original|this|the|in|a|size|screen|image|picture|photo|gallery|version|slideshow)\b)++"
