@@ -1,7 +1,5 @@
 """Settings, results and the interface of the pipeline, which all official detectors share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

@@ -5,8 +5,6 @@ pixels. Each cell has a score per class, and four distributions over 11 bins. Ea
 one side of the box from the cell's centre, in cells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
