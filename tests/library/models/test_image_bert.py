@@ -130,7 +130,7 @@ def test_the_whole_picture_is_one_region_more_of_its_own_size():
     assert not torch.allclose(states.text, one(replace(batch, whole=batch.whole + 1)).text)
     with pytest.raises(DataError, match="needs a feature of the whole image; extract with --image-feature"):
         one(replace(batch, whole=None))
-    with pytest.raises(DataError, match="have 2 values, expected 3"):
+    with pytest.raises(DataError, match="feature of the whole image has 2 values, expected 3"):
         one(replace(batch, whole=batch.whole[:, :2]))
 
 
