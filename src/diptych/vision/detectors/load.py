@@ -134,7 +134,8 @@ def load_detector(folder: Path, selection: Selection | Mapping[str, Any] | int |
         elif isinstance(selection, Mapping) and isinstance(own, Selection):
             finder.selection = own.changed(selection)[0]
         elif isinstance(selection, Mapping) and own is not None:
-            finder.selection = with_settings(own, with_counts(asdict(own), selection))
+            counts = with_counts(asdict(own), selection)
+            finder.selection = with_settings(own, {**selection, "least": counts["least"], "most": counts["most"]})
         elif isinstance(selection, Selection) and isinstance(own, Selection):
             finder.selection = selection
         else:

@@ -157,7 +157,7 @@ class OfficialDetector(NetworkDetector[Butd | X101]):
         """
         tensors, cfg = read_file(Path(request.name))
         done = convert(tensors, cfg, request.name)
-        settings = with_settings(done.settings, request.settings, {"dialect"})
+        settings = with_settings(done.settings, request.settings)
         detector = cls.of(done.tensors, settings, request.class_names, request.name)
         given = tuple(f"assumed: {name}=" for name in request.settings)
         for line in (*done.lines(), *(note for note in done.notes if not note.startswith(given))):

@@ -1,6 +1,6 @@
 """Settings, results and the interface of the pipeline, which all official detectors share."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -80,10 +80,10 @@ class RawRegions:
     attribute_scores: Float[Tensor, "R"] | None = None
 
 
-def with_settings(own: S, changes: Mapping[str, Any], fixed: Collection[str] = ()) -> S:
-    """Return settings with `changes` applied. Raises RecipeError for a wrong type, and an unknown or `fixed` name."""
+def with_settings(own: S, changes: Mapping[str, Any]) -> S:
+    """Return settings with `changes` applied. Raises RecipeError for an unknown name or a wrong type."""
     values = asdict(own)
-    refuse_unknown(changes, values.keys() - fixed, "this detector")
+    refuse_unknown(changes, values.keys() - {"dialect"}, "this detector")
     try:
         return of_json(type(own), values | dict(changes))
     except ValueError as error:
