@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.runtime.outputs import is_unedited, write_noted
 from diptych.vision.fingerprints import NEAR
@@ -74,13 +74,11 @@ def _remember(layout: RunLayout, lines: set[str]) -> None:
 
 def forget_records(layout: RunLayout, gone: set[str]) -> None:
     for path in sorted(layout.records.glob("*.jsonl")):
-        try:
+        remedy = "repeat `diptych mine run`: it writes the records without the forgotten images"
+        with explained(DataError, f"{path} is not a file of records", remedy):
             # splitlines() would also split a line at U+2028.
             lines = [f"{line}\n" for line in text_of(path).split("\n") if line]
             kept = [line for line in lines if parse_json(line)["sha256"] not in gone]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            way_out = "repeat `diptych mine run`: it writes the records without the forgotten images"
-            raise DataError(f"{path} is not a file of records ({error!r}); {way_out}") from error
         if not kept:
             path.unlink()
         elif len(kept) < len(lines):

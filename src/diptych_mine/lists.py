@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import RecipeError, explained
 from diptych.runtime.files import text_of
 from diptych.vision.fingerprints import NEAR, matrix, near_pairs
 from diptych_mine.pages import addresses
@@ -72,10 +72,8 @@ def read_entries(paths: Iterable[Path]) -> dict[str, list[str]]:
     """
     entries: dict[str, list[str]] = {"sha256": [], "phash": [], "addresses": [], "hosts": []}
     for path in paths:
-        try:
+        with explained(RecipeError, f"{path} is not a readable list", WANTED):
             lines = text_of(path).splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise RecipeError(f"{path} is not a readable list ({error}); {WANTED}") from error
         for line in map(str.strip, lines):
             if ADDRESS.match(line):
                 entries["addresses"].append(_plain(line))

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,9 @@ def _thumbnail(layout: RunLayout, row: Row) -> str:
     if row["sha256"] is None or row["phash"] is None:
         return ""
     path = layout.picture(row["sha256"], row["type"] or "jpg")
-    try:
+    with suppress(DataError):
         return _small(path if path.exists() else AddressTable.body_of(layout, row["address"]))
-    except DataError:
-        return ""
+    return ""
 
 
 def _small(file: Path | bytes) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from diptych.runtime.claims import claim_settings
 from diptych.runtime.engine import run as run_shards
 from diptych.runtime.engine.stopping import stoppable
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import DataError, RecipeError, explained
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import refuse_links_out, text_of
 from diptych.runtime.outputs import claim, refuse_edited
@@ -119,7 +119,5 @@ class Mine:
 
 
 def _digest_of_words(path: Path | None) -> str | None:
-    try:
+    with explained(DataError, f"cannot read {path}", "expected one word per line, in UTF-8"):
         return digest(text_of(path)) if path is not None else None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}; expected one word per line, in UTF-8") from error

@@ -22,7 +22,7 @@ from diptych.data.formats.table import read
 from diptych.runs.evaluation.retrieve import model_fingerprint
 from diptych.runs.folder import ModelFolder, open_model
 from diptych.runtime.configs import first_problem
-from diptych.runtime.errors import CheckpointError, DataError
+from diptych.runtime.errors import CheckpointError, DataError, explained
 from diptych.runtime.files import bytes_of, parse_json, text_of, write_atomically
 from diptych.runtime.outputs import check_whole, whole_folder
 from diptych.tasks.matching import MAX_WORDS, can_match, match_scores
@@ -170,13 +170,11 @@ def scorer_version(folder: str) -> str:
 
 def _card(folder: Path) -> dict[str, Any]:
     check_whole(folder)
-    try:
+    remedy = f"train one: diptych mine scorer LABELLED --out {folder}"
+    with explained(CheckpointError, f"no scorer in {folder}", remedy):
         card: dict[str, Any] = parse_json(text_of(folder / FILE))
         if not {"version", "least", "features"} <= set(card):
             raise ValueError("the key `version`, `least` or `features` is missing")
-    except (OSError, ValueError, TypeError) as error:
-        way_out = f"train one: diptych mine scorer LABELLED --out {folder}"
-        raise CheckpointError(f"no scorer in {folder}: {error}; {way_out}") from error
     return card
 
 
@@ -215,10 +213,8 @@ def labelled(paths: Iterable[Path]) -> tuple[list[Pair], list[bool], list[str]]:
 
 
 def _picture(path: Path, where: str) -> tuple[bytes, dict[str, Any]]:
-    try:
+    with explained(DataError, f"{where}: cannot read {path}", "correct the line, or leave it out"):
         body = bytes_of(path)
-    except OSError as error:
-        raise DataError(f"{where}: cannot read {path}: {error.strerror}; correct the line, or leave it out") from error
     row, fails, _ = measure(body, MEASURED)
     if fails:
         raise DataError(f"{where}: {path} is not a readable image ({row['why']}); correct the line, or leave it out")
@@ -278,12 +274,8 @@ def held_out_hashes(path: Path) -> list[tuple[str, bytes | None]]:
     hashes: list[tuple[str, bytes | None]] = []
     for record in records:
         if record.split not in ("train", "web") and record.image is not None:
-            try:
+            with explained(DataError, f"{path}: the image of {record.key} cannot be read", "restore the image"):
                 row, _, _ = measure(bytes_of(record.image), MEASURED)
-            except OSError as error:
-                raise DataError(
-                    f"{path}: the image of {record.key} cannot be read ({error.strerror}); restore the image"
-                ) from error
             hashes.append((row["sha256"], row["phash"]))
     if not hashes:
         raise DataError(f"{path} has no images in a val or test split; leave out --exclude, or pass other data")

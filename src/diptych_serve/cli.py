@@ -12,7 +12,7 @@ from typer import Argument, Option
 from diptych.cli.app import Address, Features, Revision, hold
 from diptych.cli.groups import ComputingOptions, grouped
 from diptych.cli.outputs import OutFolder
-from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.errors import CheckpointError, RecipeError, explained
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import text_of
 from diptych.runtime.memory import share_one_arena
@@ -79,10 +79,8 @@ def serve(
 def _token(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(TOKEN, "").strip() or None
-    try:
+    with explained(RecipeError, f"cannot read --token-file {file}", "pass a text file with the token"):
         token = text_of(file).strip()
-    except (OSError, ValueError) as error:
-        raise RecipeError(f"cannot read --token-file {file}: {error}; pass a text file with the token") from error
     if not token:
         raise RecipeError(f"--token-file {file} is empty; write the token into it")
     return token

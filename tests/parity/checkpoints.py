@@ -67,7 +67,7 @@ def check_refusals(
         with pytest.raises(CheckpointError, match=match):
             load_checkpoint(system, read, path, words, **sizes)
 
-    refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, f"is not a {kind}")
+    refused({"bert.embeddings.word_embeddings.weight": torch.ones(2)}, f"pass a {kind}, which has the tensor")
     for part, name in lost.items():
         refused({key: value for key, value in theirs.items() if part not in key}, f"has no {name}; copy it again")
     refused(theirs, "a width of 64, which is not divisible by 5 attention heads; pass heads", heads=5)

@@ -76,4 +76,4 @@ def test_the_real_size_in_half_precision(parity_folder, tmp_path):
 def test_what_is_wrong_is_refused_with_a_way_out(parity_folder, tmp_path):
     theirs = random(sections(parity_folder / "vl_bert" / "keys.txt")["VQA"], SIZES, half=False)
     key = "vlbert.encoder.layer.1.attention.self.key.weight"
-    check_refusals(VLBert, import_vl_bert, tmp_path, theirs, "VL-BERT checkpoint: it lacks vlbert", {key: key})
+    check_refusals(VLBert, import_vl_bert, tmp_path, theirs, "VL-BERT checkpoint", {key: key})

@@ -1,13 +1,12 @@
 """Prepare a training run (`finetuning`, `pretraining`): choose its recipe and open its data. Nothing is written."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -129,11 +128,9 @@ class TrainingJob:
         return self.out / f"store{'-' * bool(name)}{name}"
 
     def _ended(self) -> bool:
-        try:
-            known = parse_json(text_of(self.out / FINISHED))
-        except (OSError, ValueError):
-            return False
-        return known == {"digest": self.digest} and (self.out / INNER).is_dir()
+        with suppress(OSError, ValueError):
+            return parse_json(text_of(self.out / FINISHED)) == {"digest": self.digest} and (self.out / INNER).is_dir()
+        return False
 
     def _store(self, ended: bool) -> Store:
         """Return all data as one store, for which regions are extracted first, unless the run `ended`."""

@@ -1,7 +1,5 @@
 """`evaluate` a model on a split, and `compare` two models on the same images."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator

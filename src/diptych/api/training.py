@@ -3,8 +3,6 @@
 `register` adds a system, a task or a recipe.
 """
 
-from __future__ import annotations
-
 import json
 import operator
 import os

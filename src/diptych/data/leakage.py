@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from safetensors.numpy import load_file
 
 from diptych.core import Record
 from diptych.data.store.store import Store
-from diptych.runtime.errors import CheckpointError, DataError
+from diptych.runtime.errors import CheckpointError, DataError, explained
 from diptych.runtime.weight_files import write_weights
 from diptych.vision.archives import is_there
 from diptych.vision.decoder import shared_decoders
@@ -121,7 +122,7 @@ class SeenImages:
         path = folder / FILE
         if not path.is_file():
             return None
-        try:
+        with explained(CheckpointError, f"{path} is damaged", "copy the model folder again", SafetensorError):
             tensors = load_file(path)
             if (form := int(tensors.get("format", 1))) != FORMAT:
                 raise CheckpointError(
@@ -132,8 +133,6 @@ class SeenImages:
             content, perceptual = prints[:, 0].copy(), prints[:, 1:5].copy()
             if prints.shape[1] != 5 or not (content[1:] > content[:-1]).all():
                 raise ValueError("its hashes are not in ascending order")
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error
         return cls(content, perceptual, int(missing), not unknown)
 
 
@@ -163,10 +162,9 @@ def prints_of(store: Store, numbers: Sequence[int]) -> Fingerprints:
 
 def _opened(record: Record) -> Sequence[int] | None:
     assert record.image is not None
-    try:
+    with suppress(DataError):
         return image_fingerprint(shared_decoders().open(record.image))
-    except DataError:
-        return None
+    return None
 
 
 def copies_across(

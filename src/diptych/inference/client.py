@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.errors import DataError, ServingError, explained
 from diptych.runtime.files import bytes_of
 from diptych.tasks.interface import TaskAnswer, TaskInterface, TaskRequest
 from diptych.tasks.retrieval import SearchHits, SearchRequest
@@ -53,10 +54,8 @@ class Client:
         Retries while the service's queue is full. Raises DataError if the image cannot be read or is rejected. Raises
         ServingError if the service does not answer.
         """
-        try:
+        with explained(DataError, f"cannot read the image {picture}", "correct the path"):
             content = bytes_of(picture)
-        except OSError as error:
-            raise DataError(f"cannot read the image {picture}: {error.strerror}; correct the path") from error
         body = request.model_dump(exclude_none=True, exclude_defaults=True) | {
             "image": base64.b64encode(content).decode(),
             "picture": picture.name,
@@ -137,7 +136,6 @@ def _detail(error: urllib.error.HTTPError) -> str:
 
 def is_loopback(host: str) -> bool:
     """Return True for localhost and other addresses that only this machine can reach."""
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return host == "localhost"

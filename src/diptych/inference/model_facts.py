@@ -1,6 +1,7 @@
 """Collect facts about a model folder (tasks, training, scores, detector) for the service, its page and model cards."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from diptych.inference.hub import CARD
@@ -90,10 +91,9 @@ def model_facts(name: str, folder: ModelFolder, tasks: tuple[str, ...]) -> Model
 
 def _card(folder: Path) -> str:
     """Return the text of a folder's model card, with links replaced by their texts; "" if there is none."""
-    try:
+    with suppress(OSError, ValueError):
         return re.sub(r"\[([^\]\n]*)\]\([^)\n]*\)", r"\1", text_of(folder / CARD))
-    except (OSError, ValueError):
-        return ""
+    return ""
 
 
 def _part(pattern: str, card: str) -> str | None:

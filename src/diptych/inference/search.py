@@ -23,7 +23,7 @@ from diptych.inference.galleries.contents import read_contents
 from diptych.inference.galleries.vectors import VectorStore
 from diptych.runs.folder import ModelFolder
 from diptych.runs.predict import shown_to
-from diptych.runtime.errors import DataError, ServingError
+from diptych.runtime.errors import DataError, ServingError, explained
 from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.outputs import claim, folder_in_cache
 from diptych.systems import SYSTEMS
@@ -319,11 +319,9 @@ def _cache(pictures: Path, detector: Detector) -> Path:
 
 
 def _failures(folder: Path) -> dict[str, str]:
-    try:
+    with explained(DataError, f"{folder / FAILURES} is damaged", f"delete {folder} and search again"):
         lines = [parse_json(line) for line in text_of(folder / FAILURES).split("\n") if line]
         return {str(line["key"]): str(line["reason"]) for line in lines}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / FAILURES} is damaged ({error}); delete {folder} and search again") from error
 
 
 @contextmanager

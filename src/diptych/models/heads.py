@@ -91,7 +91,7 @@ class AnswerHead(nn.Module):
     reads = frozenset({"cls", "sep"})
 
     def __init__(self, sizes: HeadSizes) -> None:
-        _needs_size(sizes.answers, "answers")
+        needs_size(sizes.answers, "answers")
         super().__init__()
         self.inner = nn.Linear(sizes.width, 2 * sizes.width)
         self.outer = nn.Linear(2 * sizes.width, sizes.answers)
@@ -109,7 +109,7 @@ class SlotAnswerHead(nn.Module):
     reads = frozenset({"slot"})
 
     def __init__(self, sizes: HeadSizes) -> None:
-        _needs_size(sizes.answers, "answers")
+        needs_size(sizes.answers, "answers")
         super().__init__()
         self.dense = nn.Linear(sizes.width, sizes.width)
         self.norm = nn.LayerNorm(sizes.width, sizes.norm_eps)
@@ -239,7 +239,7 @@ class SimilarityHead(nn.Module):
 
 def region_feature(sizes: HeadSizes) -> nn.Module:
     """Make the head that predicts a region's feature: a linear layer (ImageBERT, section 4.3, Task 3)."""
-    _needs_size(sizes.feature, "region features")
+    needs_size(sizes.feature, "region features")
     return nn.Linear(sizes.width, sizes.feature)
 
 
@@ -248,7 +248,7 @@ def region_class(sizes: HeadSizes) -> nn.Module:
 
     Raises RecipeError if the features have no classes.
     """
-    _needs_size(sizes.classes, "classes")
+    needs_size(sizes.classes, "classes")
     if sizes.class_layers == 1:
         return nn.Linear(sizes.width, sizes.classes)
     norm = [nn.LayerNorm(sizes.width, sizes.norm_eps)] if sizes.class_norm else []
@@ -283,7 +283,7 @@ def answer_probabilities(scores: Float[Tensor, "B *two A"], exclusive: bool = Fa
 
 def label_head(sizes: HeadSizes, _: nn.Embedding) -> nn.Module:
     """Make the head of a classification task whose labels come from the data. It has one logit per label."""
-    _needs_size(sizes.answers, "answers")
+    needs_size(sizes.answers, "answers")
     return PooledHead(sizes, sizes.answers)
 
 
@@ -322,7 +322,8 @@ def make_heads(
     return heads
 
 
-def _needs_size(size: int, name: str) -> None:
+def needs_size(size: int, name: str) -> None:
+    """Raise RecipeError if the config lacks the size of what a head predicts."""
     if size < 1:
         raise RecipeError(
             f"a head that predicts {name} was requested, but the model's config has {name}={size}; set it above 0"

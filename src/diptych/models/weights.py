@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from diptych.runtime.errors import CheckpointError, DiptychError
+from diptych.runtime.errors import CheckpointError, DiptychError, first_line
 from diptych.runtime.weight_files import Tensors
 
 
@@ -43,10 +43,8 @@ def read_as_weights(source: object) -> Iterator[None]:
     except (DiptychError, OSError):
         raise
     except Exception as error:
-        raise CheckpointError(
-            f"{source} holds tensors of unexpected shapes ({type(error).__name__}: "
-            f"{(str(error).splitlines() or [''])[0][:200]}); copy it again from its source"
-        ) from error
+        problem = f"{source} holds tensors of unexpected shapes ({type(error).__name__}: {first_line(error)})"
+        raise CheckpointError(f"{problem}; copy it again from its source") from error
 
 
 def load_into(

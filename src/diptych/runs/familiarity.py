@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 
 from diptych.core import Regions
 from diptych.data.store.store import Store
-from diptych.runtime.errors import CheckpointError
+from diptych.runtime.errors import CheckpointError, explained
 from diptych.runtime.weight_files import write_weights
 from diptych.vision.detectors.load import is_drawn
 
@@ -68,11 +68,9 @@ class Familiarity:
     def load(cls, folder: Path, feature_size: int) -> Familiarity:
         """Read from a model folder. Raises CheckpointError if the file is damaged or was made for other features."""
         path = folder / FILE
-        try:
-            with safe_open(path, "pt") as file:
-                centres, least = file.get_tensor("centres").float(), float(file.get_tensor("least"))
-        except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-            raise CheckpointError(f"{path} is damaged ({error}); copy the model folder again") from error
+        causes, remedy = (SafetensorError, RuntimeError), "copy the model folder again"
+        with explained(CheckpointError, f"{path} is damaged", remedy, *causes), safe_open(path, "pt") as file:
+            centres, least = file.get_tensor("centres").float(), float(file.get_tensor("least"))
         if centres.ndim != 2 or centres.shape[1] != feature_size:
             raise CheckpointError(
                 f"{path} has centres {tuple(centres.shape)}, expected (N, {feature_size}); copy the model folder again"

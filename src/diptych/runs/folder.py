@@ -42,7 +42,7 @@ from diptych.runs.familiarity import Familiarity
 from diptych.runtime import files
 from diptych.runtime.configs import derive, of_json
 from diptych.runtime.devices import Precision
-from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError, explained
 from diptych.runtime.files import checksum, parse_json, sha256_of, text_of, write_atomically
 from diptych.runtime.outputs import copy_folder, whole_folder
 from diptych.runtime.plugins import comparing_versions, note_use, packages_of, refuse_missing
@@ -60,6 +60,7 @@ VALIDATION = "validation.json"
 VALIDATED = "images"  # key of the number of validation images, stored only if there are too few for reliable scores
 # Keys of the calibration errors. The stored values are percentages.
 UNCALIBRATED, CALIBRATED = "calibration error, uncalibrated", "calibration error"
+AGAIN = "copy the model folder again as a whole"
 HIGHEST = 1e6  # a validation score with a larger absolute value is invalid
 _NAME = re.compile(r"[\w.-]{1,100}")
 
@@ -126,11 +127,9 @@ class ModelFolder:
 
         Return the new `ModelFolder`. Raises CheckpointError.
         """
-        try:
-            with whole_folder(folder, "model") as temporary:
-                self._write(temporary)
-        except (OSError, SafetensorError) as error:
-            raise CheckpointError(f"cannot write {folder}: {error}; free disk space or choose another --out") from error
+        problem, remedy = f"cannot write {folder}", "free disk space or choose another --out"
+        with explained(CheckpointError, problem, remedy, SafetensorError), whole_folder(folder, "model") as temporary:
+            self._write(temporary)
         return replace(self, folder=folder, detector=folder / DETECTOR if self.detector is not None else None)
 
     def task(self, name: str | None = None) -> Task:
@@ -307,7 +306,7 @@ def _refuse_damaged(folder: Path, weights: bool) -> None:
 
 
 def _damaged(what: str) -> CheckpointError:
-    return CheckpointError(f"{what}; copy the model folder again as a whole")
+    return CheckpointError(f"{what}; {AGAIN}")
 
 
 def damaged_files(folder: Path) -> list[str]:
@@ -343,11 +342,8 @@ def _damaged_files(folder: Path, weights: bool | None = None) -> list[str]:
 
 
 def _contract(path: Path) -> FeatureContract:
-    values = _json(path)
-    try:
-        return of_json(FeatureContract, values)
-    except ValueError as error:
-        raise _damaged(f"{path} is damaged ({error})") from error
+    with explained(CheckpointError, f"{path} is damaged", AGAIN):
+        return of_json(FeatureContract, parse_json(text_of(path)))
 
 
 def _refuse_larger(folder: Path, config: ResolvedConfig) -> None:
@@ -375,7 +371,5 @@ def _is_score(value: object) -> bool:
 
 
 def _json(path: Path) -> Any:
-    try:
+    with explained(CheckpointError, f"{path} is damaged", AGAIN):
         return parse_json(text_of(path))
-    except (OSError, ValueError) as error:
-        raise _damaged(f"{path} is damaged ({error})") from error

@@ -12,7 +12,7 @@ from diptych.models.weights import load_into, read_as_weights
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.runs.start import fit_to
 from diptych.runtime import unpickle
-from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.errors import CheckpointError, RecipeError, explained, nearest
 from diptych.runtime.files import parse_json, text_of
 from diptych.runtime.outputs import refuse_folder
 from diptych.systems import RECIPES, SYSTEMS, Importer, find_recipe
@@ -121,15 +121,11 @@ def _answers(path: Path, made: ModelFolder) -> Answers:
     """
     if "answer" not in made.architecture.heads:
         raise RecipeError(f"{path} has answers, but the checkpoint has no head for answers; leave out --answers")
-    try:
+    with explained(CheckpointError, f"cannot read answers in {path}", "expected a text file with one answer per line"):
         if path.suffix in (".json", ".pkl"):
             read = parse_json(text_of(path)) if path.suffix == ".json" else unpickle.load(path)
         else:
             read = text_of(path).splitlines()
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"cannot read answers in {path} ({error}); expected a text file with one answer per line"
-        ) from error
     if isinstance(read, dict) and all(isinstance(number, int) for number in read.values()):
         read = sorted(read, key=read.__getitem__)
     if not isinstance(read, list) or not all(isinstance(name, str) for name in read):

@@ -269,21 +269,18 @@ def _load(model: SystemModel, start: ModelFolder, answers: Answers | None, kinds
     elif start.contract.class_names != kinds:
         heads = tuple(f"heads.{head}." for head, part in TARGETS.items() if part == "classes")
         other = [name for name in tensors if name.startswith(heads)]
-    tensors = {name: value for name, value in tensors.items() if name not in other}
     if fresh := sorted({name.split(".")[1] for name in other if name in wanted}):
         yield f"{start.folder}: its heads for other classes or answers get random weights: {', '.join(fresh)}"
-    labelled = ""
-    if answers is not None and start.answers is not None and answers.task != start.answers.task:
-        sized = {name for name, old in tensors.items() if name in wanted and old.shape != wanted[name].shape}
-        tensors = {
-            name: old
-            for name, old in tensors.items()
-            if not name.startswith("heads.answer.") and not (name.startswith("heads.") and name in sized)
-        }
-    elif answers is not None and start.answers is not None and len(answers.names) > len(start.answers.names):
-        added = answers.names[len(start.answers.names) :]
+    labelled, before = "", start.answers
+    if answers is not None and before is not None and answers.task != before.task:
+        other += [name for name in tensors if name.startswith("heads.answer.")]
+        sized = {name: value for name, value in tensors.items() if name.startswith("heads.")}
+        other += [name for name, old in sized.items() if wanted.get(name, old).shape != old.shape]
+    elif answers is not None and before is not None and len(answers.names) > len(before.names):
+        added = answers.names[len(before.names) :]
         yield f"{start.folder}: its list of labels grows by {counted(added, 'labels')}: {', '.join(added)[:200]}"
         labelled = f"heads.{answers.task}."
+    tensors = {name: value for name, value in tensors.items() if name not in other}
     for name, old in tensors.items():
         new = wanted.get(name, old)
         grows = (labelled and name.startswith(labelled)) or (model.config.grows and len(new.shape) > 1)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -36,10 +37,9 @@ def assignment(text: str, example: str) -> tuple[str, str]:
 
 def value_of(text: str) -> Any:
     """Return the value of a JSON text, or the text itself if it is not JSON."""
-    try:
+    with suppress(ValueError):
         return parse_json(text)
-    except ValueError:
-        return text
+    return text
 
 
 def explain(key: str, problem: Any) -> str:

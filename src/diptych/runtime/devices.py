@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import inf
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -125,10 +125,9 @@ def _processor_gains(described: str, limit: str) -> bool:
 
 
 def _read(path: Path) -> str:
-    try:
+    with suppress(OSError):  # other systems than Linux have no /proc/cpuinfo
         return path.read_text("utf-8", "replace")
-    except OSError:  # other systems than Linux have no /proc/cpuinfo
-        return ""
+    return ""
 
 
 def to_device(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pickle import UnpicklingError
 from urllib.parse import urlsplit
 
-from diptych.runtime.errors import CheckpointError
+from diptych.runtime.errors import CheckpointError, explained
 
 PATIENCE = 3.0  # the hub counts as unreachable if it does not answer within this number of seconds
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
@@ -20,11 +20,9 @@ def downloading(what: str, way_out: str) -> Iterator[None]:
 
     `way_out`: the command or step that mends the error.
     """
-    try:
-        with without_retries():
-            yield
-    except (OSError, RuntimeError, ValueError, KeyError, ImportError, UnpicklingError) as error:
-        raise CheckpointError(f"cannot get {what} ({first_line(error)}); {way_out}") from error
+    causes = (RuntimeError, ImportError, UnpicklingError)
+    with explained(CheckpointError, f"cannot get {what}", way_out, *causes), without_retries():
+        yield
 
 
 @contextmanager
@@ -47,14 +45,6 @@ def without_retries() -> Iterator[None]:
         constants.HF_HUB_OFFLINE = before
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, cut to 200 characters.
-
-    If the message is empty, return the name of the error's class.
-    """
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def _reachable(address: str) -> bool:

@@ -21,7 +21,7 @@ import contextlib
 import os
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -32,6 +32,8 @@ from diptych.runtime.terminal import printable
 _OWN = "|".join(re.escape(str(Path(__file__).parents[2] / name) + os.sep) for name in OWN)
 INNER_FRAME = re.compile(rf"^({_OWN}|{re.escape(contextlib.__file__)}$)|[/\\]IPython[/\\]")
 
+# What a damaged file, or a value in it that is missing or of another type, raises.
+READING = (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError)
 SINGULAR = {"queries": "query", "hypotheses": "hypothesis"}  # plural -> singular of nouns that do not just add an s
 
 
@@ -134,6 +136,30 @@ def about_argument(name: str | None) -> Iterator[None]:
     except DiptychError as error:
         error.argument = name
         raise
+
+
+@contextlib.contextmanager
+def explained(kind: Callable[[str], DiptychError], problem: str, remedy: str, *more: type[Exception]) -> Iterator[None]:
+    """Convert an error of Python or a library in the `with` block to one of `kind`: `problem (reason); remedy`.
+
+    Converts the errors of READING and of `more`. An error of Diptych passes.
+    """
+    causes: tuple[type[Exception], ...] = (*READING, *more)
+    try:
+        yield
+    except DiptychError:
+        raise
+    except causes as error:
+        raise kind(f"{problem} ({first_line(error)}); {remedy}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return why an error was raised: the first line of its message, cut to 200 characters.
+
+    If the message is empty, return the name of the error's class.
+    """
+    message = getattr(error, "strerror", None) or (repr(error) if isinstance(error, KeyError) else str(error))
+    return (str(message).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str | None = None) -> str:

@@ -18,14 +18,14 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
 
-from diptych.runtime.errors import DataError, DiptychError
+from diptych.runtime.errors import DataError, DiptychError, explained
 
 T = TypeVar("T")
 MARKER = ".diptych"  # the file that marks a folder as an output of Diptych
@@ -189,12 +189,10 @@ def parse_json(text: str | bytes) -> Any:
 
 def saved_json(path: Path, kind: type[T]) -> T:
     """Return the value of a JSON file that Diptych wrote. Raises DataError if it is damaged, or not of this kind."""
-    try:
+    with explained(DataError, f"{path} is damaged", "restore it, or choose another folder"):
         value = parse_json(text_of(path))
         if not isinstance(value, kind):
             raise ValueError(f"found {type(value).__name__}, expected {kind.__name__}")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is damaged ({error}); restore it, or choose another folder") from error
     return value
 
 
@@ -298,11 +296,10 @@ def _in_use(path: Path, pid: int) -> bool:
 
     If `pid` now belongs to a later process or a zombie, the result is False.
     """
-    try:
+    with suppress(psutil.Error, OSError):
         maker = psutil.Process(pid)
         return maker.status() != psutil.STATUS_ZOMBIE and maker.create_time() <= path.lstat().st_mtime + 1
-    except (psutil.Error, OSError):
-        return False
+    return False
 
 
 def is_stream(path: Path) -> bool:

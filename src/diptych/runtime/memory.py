@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+from contextlib import suppress
 
 VARIABLE = "DIPTYCH_MALLOC"  # environment variable; if it is "system", the settings of malloc are not changed
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -2, -3, -4, -8  # from glibc's malloc.h
@@ -67,9 +68,8 @@ def wait_briefly() -> None:
 def _set_malloc(settings: tuple[tuple[int, int], ...]) -> bool:
     if os.environ.get(VARIABLE) == "system":
         return False
-    try:
+    with suppress(AttributeError, OSError, TypeError):
         libc = ctypes.CDLL(None)
         libc.gnu_get_libc_version  # noqa: B018 - raises AttributeError without glibc
         return all(libc.mallopt(name, value) == 1 for name, value in settings)
-    except (AttributeError, OSError, TypeError):
-        return False
+    return False

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, get_args
 
-from diptych.runtime.errors import CheckpointError, DiptychError, OutputError
+from diptych.runtime.errors import CheckpointError, DiptychError, OutputError, explained
 from diptych.runtime.files import (
     MARKER,
     files_below,
@@ -147,14 +147,12 @@ def copy_folder(source: Path, target: Path, kind: Kind) -> None:
     private files.
     """
     refuse_links_out(source)
-    try:
-        with whole_folder(target, kind) as temporary:
-            ignored, mode = shutil.ignore_patterns(*OWN), stat.S_IMODE(temporary.stat().st_mode)
-            shutil.copytree(source, temporary, ignore=ignored, copy_function=shutil.copyfile, dirs_exist_ok=True)
-            for here, _, _ in os.walk(temporary):  # `copytree` copies the permissions of folders
-                os.chmod(here, mode)
-    except (OSError, shutil.Error) as error:
-        raise DiptychError(f"cannot copy {source} to {target}: {error}; free disk space and try again") from error
+    problem, remedy = f"cannot copy {source} to {target}", "free disk space and try again"
+    with explained(DiptychError, problem, remedy), whole_folder(target, kind) as temporary:
+        ignored, mode = shutil.ignore_patterns(*OWN), stat.S_IMODE(temporary.stat().st_mode)
+        shutil.copytree(source, temporary, ignore=ignored, copy_function=shutil.copyfile, dirs_exist_ok=True)
+        for here, _, _ in os.walk(temporary):  # `copytree` copies the permissions of folders
+            os.chmod(here, mode)
 
 
 def refuse_inputs(output: Path | None, inputs: Iterable[Path]) -> None:

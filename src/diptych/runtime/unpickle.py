@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 from diptych.runtime.files import bytes_of
 
 # Matches the numpy dtypes of numbers, strings and objects, but not of structured arrays or times.
@@ -33,10 +33,8 @@ class PickleRefused(Exception):
 
 def load(path: Path) -> Any:
     """Return the value of a pickle file. Raises DataError like `loads`."""
-    try:
+    with explained(DataError, f"{path}: cannot be read", "check the path and its permissions"):
         content = bytes_of(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
     return loads(content, str(path))
 
 

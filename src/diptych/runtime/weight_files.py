@@ -19,8 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, load_file, save_file
 from torch import Tensor
 
-from diptych.runtime.downloads import first_line, without_retries
-from diptych.runtime.errors import CheckpointError, DataError
+from diptych.runtime.downloads import without_retries
+from diptych.runtime.errors import CheckpointError, DataError, explained, first_line
 from diptych.runtime.files import bytes_of, text_of
 from diptych.runtime.zipped import read_zipped
 
@@ -209,11 +209,9 @@ def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | Non
     if vocabulary is None:
         return None
     settings = _beside(path, TOKENIZER)
-    try:
+    with explained(CheckpointError, f"{settings} is damaged", "copy it again, or pass --vocab"):
         values = {} if settings is None else json.loads(text_of(settings))
         lowercase = values.get("do_lower_case")
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{settings} is damaged ({error}); copy it again, or pass --vocab") from error
     return vocabulary, lowercase if isinstance(lowercase, bool) else None
 
 

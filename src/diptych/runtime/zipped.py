@@ -1,9 +1,12 @@
 """Read a member of a zip file that may be hostile."""
 
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+import tarfile
+import zlib
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from diptych.runtime.errors import DataError
 
+DAMAGED = (BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError)  # of reading a damaged archive
 NAMES = {12: "bzip2", 14: "LZMA"}
 
 

@@ -18,7 +18,7 @@ from diptych.data.store.tokens import Tokens
 from diptych.models.renaming import layer_table, rename
 from diptych.models.system import SystemModel
 from diptych.models.weights import ImportReport, load_into
-from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.errors import CheckpointError, RecipeError, explained
 from diptych.runtime.files import parse_json
 from diptych.runtime.weight_files import Tensors, find_weights, read_config, read_weights
 from diptych.systems.system import SYSTEMS
@@ -74,15 +74,13 @@ def read_sizes(source: str | os.PathLike[str], depth: str) -> dict[str, int]:
     content = read_config(source)
     if content is None:
         return {}
-    try:
+    with explained(CheckpointError, f"the config.json of {source} is damaged", "copy it again"):
         config = parse_json(content)
         kind = {key: config.get(key, wanted) for key, wanted in KIND.items()}
         if kind != KIND:
             raise CheckpointError(f"{source} is not a BERT: its config.json has {kind}, expected {KIND}")
         named = SIZES | {"num_hidden_layers": depth}
         return {f"model.{ours}": int(config[name]) for name, ours in named.items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"the config.json of {source} is damaged ({error!r}); copy it again") from error
 
 
 def start_from_bert(model: SystemModel, source: str | os.PathLike[str]) -> ImportReport:
@@ -214,12 +212,15 @@ def renamed(theirs: Tensors, names_there: dict[str, str]) -> tuple[Tensors, Impo
     return rename(theirs, names_there, TABLE, UNUSED)
 
 
-def refuse_system(theirs: Tensors, path: Path, wanted: str) -> None:
-    """Raise CheckpointError. The message names the system that the file belongs to, if its tensor names show it."""
+def refuse_system(theirs: Tensors, path: Path, wanted: str, lacks: str = WORDS) -> None:
+    """Raise CheckpointError for a file without the tensor `lacks`.
+
+    The message names the system that the file belongs to, if its tensor names show it.
+    """
     prefixed = ((one.title, one.importer.key_prefixes) for one in SYSTEMS.values() if one.importer is not None)
     system = next((title for title, prefixes in prefixed if any(name.startswith(prefixes) for name in theirs)), None)
     what = f"a {system} checkpoint" if system else f"of an unknown system (it has {', '.join(sorted(theirs)[:3])})"
-    raise CheckpointError(f"{path} is {what}; pass {wanted}, which has the tensor {WORDS}")
+    raise CheckpointError(f"{path} is {what}; pass {wanted}, which has the tensor {lacks}")
 
 
 def narrow_word_head(ours: Tensors, width: int, report: ImportReport) -> None:

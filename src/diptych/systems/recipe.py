@@ -19,7 +19,7 @@ from diptych.models.decoding import DecodingOptions
 from diptych.objectives.settings import Objectives
 from diptych.runtime.claims import differences
 from diptych.runtime.configs import assignment, explain, value_of
-from diptych.runtime.errors import RecipeError, counted, nearest
+from diptych.runtime.errors import RecipeError, counted, explained, nearest
 from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.runtime.plugins import note_use, unknown_name
 from diptych.systems.system import OBJECTIVES, SYSTEMS, System
@@ -236,10 +236,8 @@ class Recipe(BaseModel):
     def load(cls, folder: Path) -> Self:
         """Read recipe.json from the folder of a run or model. Raises RecipeError if it is missing or invalid."""
         path = folder / FILE
-        try:
+        with explained(RecipeError, f"{path} is not a recipe", "pass a model folder or a run folder"):
             values = parse_json(text_of(path))
-        except (OSError, ValueError) as error:
-            raise RecipeError(f"{path} is not a recipe ({error}); pass a model folder or a run folder") from error
         return parse(cls, values, str(path))
 
     def differences(self, other: Recipe, without: Collection[str] = ()) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from diptych.core import Question, Record
 from diptych.metrics.vqa import is_unreachable, normalise_answer, soft_targets
-from diptych.runtime.errors import CheckpointError, DataError, counted
+from diptych.runtime.errors import CheckpointError, DataError, counted, explained
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
 FILE = "answers.json"
@@ -57,7 +57,7 @@ class Answers:
     @classmethod
     def load(cls, folder: Path) -> Answers:
         path = folder / FILE
-        try:
+        with explained(CheckpointError, f"{path} is not a list of answers", "fine-tune the model on VQA"):
             names, temperature, limit, task = parse_json(text_of(path)), 1.0, None, OF_VQA
             if isinstance(names, dict):
                 temperature, task = float(names["temperature"]), str(names.get("task", OF_VQA))
@@ -71,8 +71,6 @@ class Answers:
                 raise ValueError(f"found {names!r:.60}, expected a list of at least two texts")
             "".join(names).encode()
             return cls(tuple(names), temperature, limit, task)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{path} is not a list of answers ({error}); fine-tune the model on VQA") from error
 
     def save(self, folder: Path) -> None:
         kept: object = self.names

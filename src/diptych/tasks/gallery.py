@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from diptych.core import Record
 from diptych.metrics.retrieval import same_images, same_texts
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import DataError, RecipeError, explained
 from diptych.runtime.files import parse_json, text_of, write_atomically
 
 # papers: only the image or captions that the data pairs with a query are right, as in the papers' scores.
@@ -127,14 +127,12 @@ def open_table(gallery: RetrievalGallery, folder: Path | None, fingerprint: str,
     texts = {"gallery": gallery.digest(), "shape": list(gallery.shape)}
     wanted = {"format": 2, "model": fingerprint, "set of images": images, **texts}
     if (folder / DESCRIPTION).is_file():
-        try:
+        with explained(DataError, f"the scores in {folder} are damaged", "delete the folder"):
             described = parse_json(text_of(folder / DESCRIPTION))
             np.load(folder / TABLE, mmap_mode="r", allow_pickle=False)  # `r+` would enlarge a table that is cut short
             table: Table = np.load(folder / TABLE, mmap_mode="r+", allow_pickle=False)
             if not isinstance(described, dict) or table.dtype != np.float32:
                 raise ValueError("expected a table of float32 scores")
-        except (OSError, ValueError) as error:
-            raise DataError(f"the scores in {folder} are damaged ({error}); delete the folder") from error
         if described != wanted or table.shape != gallery.shape:
             other = [name for name in wanted if described.get(name) != wanted[name]] or ["shape"]
             raise RecipeError(

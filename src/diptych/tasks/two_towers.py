@@ -23,7 +23,7 @@ from diptych.core import Batch, Record, Sample, collate
 from diptych.data.store.tokens import Tokens
 from diptych.metrics.retrieval import RECALLS, RetrievalRanks, recalls, retrieval_ranks, same_images, same_texts
 from diptych.runtime.devices import predicting
-from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError, explained
 from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.runtime.weight_files import read_weights, write_weights
 from diptych.tasks.matching import FIRST, CaptionTask
@@ -92,10 +92,8 @@ class TowerGallery:
     @classmethod
     def load(cls, folder: Path) -> TowerGallery:
         vectors = read_weights(folder / VECTORS).get("vectors")
-        try:
+        with explained(CheckpointError, f"{folder / KEYS} cannot be read", "encode the gallery again"):
             keys = tuple(parse_json(text_of(folder / KEYS)))
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"{folder / KEYS} cannot be read ({error}); encode the gallery again") from error
         if vectors is None or len(vectors) != len(keys):
             raise CheckpointError(
                 f"{folder / KEYS} has {len(keys)} keys, expected one per vector of {VECTORS}; encode the gallery again"

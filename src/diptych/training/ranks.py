@@ -13,8 +13,7 @@ from typing import Any, NoReturn
 import torch
 from torch import distributed
 
-from diptych.runtime.downloads import first_line
-from diptych.runtime.errors import TrainingError
+from diptych.runtime.errors import TrainingError, first_line
 from diptych.runtime.processes import torchrun_processes
 
 

@@ -8,14 +8,13 @@ import io
 import os
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 from diptych.runtime.files import bytes_of
-from diptych.runtime.zipped import read_zipped
+from diptych.runtime.zipped import DAMAGED, read_zipped
 
 TAR, ZIP = ".tar", ".zip"
 BESIDE = "+"
@@ -97,7 +96,7 @@ def damaged_members(archive: Path) -> list[str]:
 
 @lru_cache(maxsize=KEPT)
 def _members(archive: Path, _changed: int, size: int) -> tuple[dict[str, tuple[int, int]], list[str]]:
-    try:
+    with explained(DataError, f"{archive}: cannot be read as an archive", "download it again", *DAMAGED):
         if archive.suffix.lower() == ZIP:
             with zipfile.ZipFile(archive) as opened:
                 listed = [(one.filename, one.CRC, one.file_size) for one in opened.infolist()]
@@ -108,8 +107,6 @@ def _members(archive: Path, _changed: int, size: int) -> tuple[dict[str, tuple[i
         if damaged:  # tarfile stops at a damaged header, so search for members after it
             entries, _, twice = _of_tar(archive, size, pass_over=True)
         damaged += [f"{archive}: {name} occurs twice, and the last one is read; remove one" for name in twice]
-    except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
-        raise DataError(f"{archive}: cannot be read as an archive ({error}); download it again") from None
     return entries, damaged
 
 
@@ -161,12 +158,10 @@ def read_member(archive: Path, name: str) -> bytes:
     start, length = entry
     if length > MOST_BYTES:
         raise DataError(f"{archive}: {name} has {length} bytes, expected at most {MOST_BYTES}; remove this file")
-    try:
+    with explained(DataError, f"{archive}: {name} cannot be read", "download the archive again", *DAMAGED):
         if archive.suffix.lower() == ZIP:
             with zipfile.ZipFile(archive) as opened:
                 return read_zipped(opened, name)
         with archive.open("rb") as file:
             file.seek(start)
             return file.read(length)
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, KeyError) as error:
-        raise DataError(f"{archive}: {name} cannot be read ({error}); download the archive again") from None

@@ -9,7 +9,7 @@ import re
 import time
 from asyncio import Future
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -101,10 +101,9 @@ def seconds_of(after: str | None) -> float | None:
         return None
     if after.strip().isdecimal():
         return float(after.strip()[:9])
-    try:
+    with suppress(ValueError, TypeError, OverflowError):
         return max(0.0, parsedate_to_datetime(after).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return None
+    return None
 
 
 class Robots:
@@ -196,12 +195,11 @@ class RobotsCache:
         return self.folder / f"{hashlib.sha256(origin.encode()).hexdigest()[:24]}.json"
 
     def get(self, origin: str) -> Robots | None:
-        try:
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             entry = parse_json(text_of(self._path(origin)))
             fresh = time.time() - entry["at"] <= self.hours * 3600 and entry["origin"] == origin
             return Robots(entry["text"], self.agent, optouts=entry["optouts"]) if fresh else None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
+        return None
 
     def put(self, origin: str, text: str, optouts: Sequence[str] = ()) -> Robots:
         self.folder.mkdir(parents=True, exist_ok=True)

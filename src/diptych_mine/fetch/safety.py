@@ -7,6 +7,7 @@ import fnmatch
 import ipaddress
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from diptych.runtime.errors import RecipeError
@@ -67,14 +68,11 @@ def _inner(address: Address) -> Address:
 
 def numeric(host: str) -> str | None:
     """Return the IP address of a numeric host, such as 127.0.0.1, 0x7f000001 or 2130706433; None for a name."""
-    try:
+    with suppress(ValueError):
         return str(ipaddress.ip_address(host.partition("%")[0]))
-    except ValueError:
-        pass
-    try:
+    with suppress(OSError):
         return socket.inet_ntoa(socket.inet_aton(host)) if host and " " not in host else None
-    except OSError:
-        return None
+    return None
 
 
 def parse_resolve(resolve: Sequence[str]) -> list[tuple[str, str, int | None]]:

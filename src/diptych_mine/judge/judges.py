@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 from diptych.runtime.downloads import downloading
-from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError
+from diptych.runtime.errors import CheckpointError, DiptychError, RecipeError, explained
 
 
 @runtime_checkable
@@ -67,12 +67,9 @@ def load_judge(name: str) -> Judge:
         folder = _from_hub(name.removeprefix("hub:"), FILE)
     elif ":" in name and not folder.exists():
         module, _, made = name.partition(":")
-        try:
+        remedy = "pass MODULE:FUNCTION, a folder, onnx:FILE or hub:ID"
+        with explained(RecipeError, f"cannot load the image judge {name}", remedy, ImportError):
             judge = getattr(importlib.import_module(module), made)()
-        except (ImportError, AttributeError, TypeError) as error:
-            raise RecipeError(
-                f"cannot load the image judge {name}: {error}; pass MODULE:FUNCTION, a folder, onnx:FILE or hub:ID"
-            ) from error
         if not isinstance(judge, Judge):
             raise RecipeError(f"{name} must return an object with `name`, `version`, `least` and `judge()`; add these")
         return judge

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych_mine import funnel
 from diptych_mine.layout import RunLayout
@@ -60,8 +60,6 @@ def _evenly(pairs: Sequence[dict[str, Any]], count: int, rng: Random) -> list[di
 def labels_in(lines: Path) -> dict[tuple[str, str], dict[str, Any]]:
     if not lines.exists():
         return {}
-    try:
+    with explained(DataError, f"{lines} exists and is not a label file", "pass another --out"):
         labels = [parse_json(line) for line in text_of(lines).split("\n") if line]
         return {(one["image"], one["statement"]): one | {"true": one["true"]} for one in labels}
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{lines} exists and is not a label file ({error!r}); pass another --out") from error

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from diptych.runtime.errors import CheckpointError, DataError
+from diptych.runtime.errors import CheckpointError, DataError, explained
 from diptych.runtime.files import refuse_endless, write_atomically
 
 WEIGHTS = "weights.safetensors"
@@ -73,12 +73,10 @@ class Logistic:
         Raises CheckpointError if the file is missing or damaged, or does not have `features` finite weights.
         """
         path = folder / WEIGHTS
-        try:
+        with explained(CheckpointError, f"cannot read {path}", "train the model again", SafetensorError):
             refuse_endless(path)
             tensors = load_file(path)
             model = cls(tensors["mean"], tensors["spread"], tensors["weights"], float(tensors["bias"][0]))
-        except (OSError, SafetensorError, KeyError, IndexError) as error:
-            raise CheckpointError(f"cannot read {path}: {error}; train the model again") from error
         sizes = {len(model.mean), len(model.spread), len(model.weights)}
         if sizes != {features} or not all(np.isfinite(array).all() for array in tensors.values()):
             raise CheckpointError(f"{path} has {sorted(sizes)} weights, expected {features} finite ones; train again")

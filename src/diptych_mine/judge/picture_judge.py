@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from diptych.core import Record
-from diptych.runtime.errors import CheckpointError, DataError
+from diptych.runtime.errors import CheckpointError, DataError, explained
 from diptych.runtime.files import parse_json, text_of, write_atomically
 from diptych.runtime.outputs import check_whole, whole_folder
 from diptych.vision.backbones.backbone import Backbone
@@ -50,11 +50,9 @@ class PictureJudge:
     @classmethod
     def load(cls, folder: Path) -> PictureJudge:
         check_whole(folder)
-        try:
+        with explained(CheckpointError, f"cannot read {folder / FILE}", "train the judge again"):
             settings = parse_json(text_of(folder / FILE))
             name, version, least, kind = (settings[key] for key in ("name", "version", "least", "kind"))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"cannot read {folder / FILE}: {error}; train the judge again") from error
         if kind not in KINDS:
             raise CheckpointError(f"{folder / FILE}: found `kind` {kind!r}, expected {' or '.join(KINDS)}; train again")
         grid = load_detector(folder / BACKBONE) if kind == BACKBONE else None

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.runtime.engine.outcome import Counts
-from diptych.runtime.errors import DataError, DiptychError
+from diptych.runtime.errors import DataError, DiptychError, explained
 from diptych.runtime.files import replacing, sha256_of
 from diptych_mine.checking import Object, read_json
 from diptych_mine.job import MiningJob
@@ -124,15 +124,13 @@ class AddressTable:
         assert digest
         import pyarrow as pa
 
-        try:
+        with explained(DataError, f"{path} cannot be read", "repeat `diptych mine run`", pa.ArrowException):
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
             if check:
                 table.validate(full=True)
                 if not table.schema.remove(table.schema.get_field_index("key")).equals(_empty().schema):
                     raise ValueError("it does not have the expected columns")
             keys = table["key"].to_numpy() if table.num_rows else np.zeros(0, np.uint64)
-        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} cannot be read ({error}); repeat `diptych mine run`") from error
         return cls(np.asarray(keys, np.uint64), table)
 
     @classmethod

@@ -14,7 +14,7 @@ from diptych.data.formats.columns import CAPTIONS, SPLIT, columns_of, with_capti
 from diptych.data.formats.conceptual import ADDRESS as ALONE
 from diptych.data.formats.splits import usual_split
 from diptych.data.formats.values import listed_texts
-from diptych.runtime.errors import DataError, RecipeError
+from diptych.runtime.errors import DataError, RecipeError, explained
 from diptych.runtime.files import as_text, files_below, opened_text, parse_json, sha256_of, text_of
 from diptych_mine.pages import addresses
 from diptych_mine.tables import digest
@@ -128,11 +128,9 @@ def _kind(path: Path) -> InputKind:
 
 
 def _kind_of_line(path: Path, line: str) -> InputKind:
-    try:
-        with opened_text(path, "replace") as file:
-            entry = parse_json(file.readline() or line)
-    except ValueError as error:
-        raise RecipeError(f"{path}: its first line is not JSON ({error}); expected {WANTED}") from error
+    problem = f"{path}: its first line is not JSON"
+    with explained(RecipeError, problem, f"expected {WANTED}"), opened_text(path, "replace") as file:
+        entry = parse_json(file.readline() or line)
     if isinstance(entry, dict) and not {"image", *ADDRESS_KEYS}.isdisjoint(entry):
         return "pictures" if "image" in entry else "pairs"
     raise RecipeError(f"{path}: its first line has neither `url` nor `image`; expected {WANTED}")
@@ -141,10 +139,9 @@ def _kind_of_line(path: Path, line: str) -> InputKind:
 def _inside(start: bytes) -> bytes:
     if start[:2] != b"\x1f\x8b":
         return start
-    try:
+    with suppress(zlib.error):
         return zlib.decompressobj(31).decompress(start, 64)
-    except zlib.error:
-        return b""
+    return b""
 
 
 def html_files(folder: Path) -> list[Path]:
@@ -229,7 +226,7 @@ def _parquet(path: Path) -> Iterator[InputLine]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with explained(DataError, f"{path} is not a complete Parquet file", "copy the file again", pa.ArrowException):
         file = pq.ParquetFile(path)
         names = file.schema_arrow.names
         roles = columns_of(names, COLUMNS)
@@ -238,8 +235,6 @@ def _parquet(path: Path) -> Iterator[InputLine]:
         for batch in file.iter_batches(columns=[names[at] for at in roles.values()]):
             for row in zip(*(map(_cell, batch[names[at]].to_pylist()) for at in roles.values()), strict=True):
                 yield _line(dict(zip(roles, row, strict=True)))
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is not a complete Parquet file ({error}); copy the file again") from error
 
 
 def _cell(value: object) -> object:

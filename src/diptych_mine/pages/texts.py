@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from diptych.runtime.errors import RecipeError
+from diptych.runtime.errors import RecipeError, explained
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import text_of
 from diptych_mine.settings import TextRules
@@ -143,10 +143,8 @@ class Vocabularies:
 @cache
 def _words(path: Path, skipped: tuple[str, ...]) -> frozenset[str]:
     """Return the lines of a file in lower case, except lines that begin with one of `skipped`."""
-    try:
+    with explained(RecipeError, f"{path} is not a readable list of words", "expected UTF-8, one per line"):
         lines = text_of(path).lower().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not a readable list of words ({error}); expected UTF-8, one per line") from error
     return frozenset(line.strip() for line in lines if line.strip() and not line.startswith(skipped))
 
 

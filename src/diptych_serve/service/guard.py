@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, MutableMapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -125,10 +126,9 @@ class RequestGuard:
 
 def _place(origin: str) -> str:
     """Return HOST:PORT of an origin, such as https://a.test."""
-    try:
+    with suppress(ValueError):
         return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
+    return ""
 
 
 def _log(scope: Scope, status: int, seconds: float, fields: MutableMapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -38,10 +39,9 @@ class PictureGallery:
         path = self._named.get(name)
         if path is None:
             return None
-        try:
+        with suppress(DataError):
             return self._jpeg(path, LARGE) if large else self._small(path)
-        except DataError:
-            return None
+        return None
 
     @staticmethod
     def _jpeg(path: Path, side: int = THUMBNAIL) -> bytes:

@@ -128,9 +128,9 @@ def test_the_whole_picture_is_one_region_more_of_its_own_size():
     states = one(batch)
     assert states.regions.shape[1] == 2
     assert not torch.allclose(states.text, one(replace(batch, whole=batch.whole + 1)).text)
-    with pytest.raises(DataError, match="needs features of whole images; extract with --image-feature"):
+    with pytest.raises(DataError, match="needs a feature of the whole image; extract with --image-feature"):
         one(replace(batch, whole=None))
-    with pytest.raises(DataError, match="have 2 values, expected 3"):
+    with pytest.raises(DataError, match="feature of the whole image has 2 values, expected 3"):
         one(replace(batch, whole=batch.whole[:, :2]))
 
 

@@ -108,13 +108,10 @@ def _stamp(path: Path | None) -> str:
 
 def _is_changed(image: Path | None, there: Record) -> bool:
     """Return True if an image has other pixels than those of which a store has the fingerprint."""
-    if image is None or there.fingerprint is None:
-        return False
-    try:
-        own = image_fingerprint(shared_decoders().open(image))
-    except DataError:  # extraction reports an image that cannot be read
-        return False
-    return own != tuple(there.fingerprint)
+    if image is not None and there.fingerprint is not None:
+        with suppress(DataError):  # extraction reports an image that cannot be read
+            return image_fingerprint(shared_decoders().open(image)) != tuple(there.fingerprint)
+    return False
 
 
 def _are_others(given: GivenRegions, record: Record, stored: Regions) -> bool:

@@ -10,7 +10,7 @@ from diptych.core import Expression, Record
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import Once, Skips, each_line, picture_at, read_text
 from diptych.data.formats.values import LONGEST, Box, corner_box
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 
 _PHRASE = re.compile(r"\[/EN#(\d+)((?:/[a-z]+)+) ([^\[\]]+)\]")
 
@@ -67,7 +67,7 @@ def _boxes(file: Path | None, skips: Skips) -> tuple[tuple[int, int], dict[str, 
     text = read_text(file)
     if "<!" in text:  # a DOCTYPE may define XML entities that expand until memory is full
         raise DataError(f"{file.name}: found a DOCTYPE, expected XML without one; download the file again")
-    try:
+    with explained(DataError, f"{file.name}: cannot read its boxes", "download the file again", ElementTree.ParseError):
         root = ElementTree.fromstring(text)
         width, height = (_number(root, f"size/{side}") for side in ("width", "height"))
         corners: dict[str, list[tuple[float, ...]]] = defaultdict(list)
@@ -76,8 +76,6 @@ def _boxes(file: Path | None, skips: Skips) -> tuple[tuple[int, int], dict[str, 
                 for name in entry.iter("name"):
                     ends = ("xmin", "ymin", "xmax", "ymax")
                     corners[name.text or ""].append(tuple(_number(box, end) for end in ends))
-    except (ElementTree.ParseError, ValueError) as error:
-        raise DataError(f"{file.name}: cannot read its boxes ({error}); download the file again") from None
     size = int(width), int(height)
 
     def around(entity: str) -> tuple[str, Box]:

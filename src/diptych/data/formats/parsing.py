@@ -4,7 +4,7 @@ import gc
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from unicodedata import normalize
 
 from diptych.core import Record
 from diptych.data.formats.values import CORRECT, LOOKED_AT, Ambiguous, JsonValue, Words, text_of_id
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 from diptych.runtime.files import as_text, bytes_of, opened_text
 from diptych.vision.archives import is_there
 
@@ -163,20 +163,16 @@ def parse_value(text: str, where: str, whole: bool = False) -> JsonValue:
         raise DataError(f"{where}: found {problem}, expected plain JSON; correct it") from None
 
 
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
+def _readable(path: Path) -> AbstractContextManager[None]:
+    return explained(DataError, f"{path}: cannot be read", "check the path and its permissions")
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
     """Return the text of a file in UTF-8 or UTF-16, without its byte order mark. Raises DataError."""
+    with _readable(path):
+        content = bytes_of(path)
     try:
-        with _readable(path):
-            content = bytes_of(path)
-            return as_text(content, errors)
+        return as_text(content, errors)
     except UnicodeDecodeError as error:
         now = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "latin1"
         raise DataError(

@@ -1,13 +1,11 @@
 """A shard of a store: its file, memory-mapped, whose tables and records are checked when they are first read."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,7 @@ from diptych.data.store import shards
 from diptych.data.store.caching import PickledWithoutCaches
 from diptych.data.store.record_json import record_from_json
 from diptych.data.store.shards import PER_REGION, TABLES, ShardEntry
-from diptych.runtime.configs import first_problem
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 from diptych.runtime.files import refuse_endless
 
 
@@ -47,15 +44,11 @@ class Shard(PickledWithoutCaches):
 
     @cached_property
     def _tables(self) -> dict[str, npt.NDArray[Any]]:
-        try:
+        remedy = f"delete {self.path.parent} and extract again"
+        with explained(DataError, f"{self.path} is damaged", remedy, SafetensorError):
             tables: dict[str, Tensor] = {name: self._reader.get_tensor(name) for name in (*TABLES, "words")}
-        except SafetensorError as error:
-            raise DataError(f"{self.path} is damaged ({error}); delete {self.path.parent} and extract again") from error
         if shards.tensors_check({name: tables[name] for name in TABLES}) != self._entry.check:
-            raise DataError(
-                f"{self.path} is damaged (the checksum of its tables differs from store.json); delete "
-                f"{self.path.parent} and extract again"
-            )
+            raise DataError(f"{self.path} is damaged (the checksum of its tables differs from store.json); {remedy}")
         shards.check_tables(tables, self._entry, self.path)
         return {name: table.numpy() for name, table in tables.items()}
 
@@ -96,16 +89,12 @@ class Shard(PickledWithoutCaches):
     def _stored_words(self, row: int) -> Record:
         start, end = _span(self._rows("word_ends"), row)
         written = self._tables["words"][start:end].tobytes()
-        try:
+        damaged = partial(DataError, shard=self.path.name)
+        remedy = f"delete {self.path.parent} and extract again"
+        with explained(damaged, f"the texts of record {row + 1} are damaged", remedy):
             if zlib.crc32(written) != int(self._tables["word_checks"][row]):
                 raise ValueError("their checksum is wrong")
             return record_from_json(written)
-        except ValueError as error:
-            raise DataError(
-                f"the texts of record {row + 1} are damaged ({first_problem(error)}); delete {self.path.parent} and "
-                "extract again",
-                shard=self.path.name,
-            ) from error
 
     def stored_regions(self, row: int) -> Regions:
         start, end = _span(self._rows("ends"), row)

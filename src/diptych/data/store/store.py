@@ -39,7 +39,7 @@ from diptych.data.store.shard import Shard, with_image
 from diptych.data.store.shards import LAYOUT, PER_REGION, TABLES, ShardEntry, ShardList
 from diptych.data.store.tensor_file import tensor_file
 from diptych.runtime.configs import first_problem, of_json
-from diptych.runtime.errors import DataError, Terminated
+from diptych.runtime.errors import DataError, Terminated, explained
 from diptych.runtime.files import check_name, parse_json, sha256_of_json, text_of, write_atomically
 from diptych.vision.detectors.weights import check_detector
 from diptych.vision.features.profile import refuse_other_features
@@ -264,7 +264,7 @@ def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:
         raise DataError(
             f"{folder} is not a store: it has no {INDEX}; make one with `diptych extract DATA --out {folder}`"
         )
-    try:
+    with explained(DataError, f"{path} is damaged", "delete the folder and extract again"):
         index = parse_json(text_of(path))
         if index["format"] != FORMAT:
             detector = folder / DETECTOR if (folder / DETECTOR).is_dir() else "DETECTOR"
@@ -276,10 +276,6 @@ def _read_index(folder: Path) -> tuple[FeatureContract, list[ShardEntry]]:
         if index["check"] != shards.index_check(index):
             raise ValueError("its checksum is wrong")
         return of_json(FeatureContract, index["contract"]), msgspec.convert(index, ShardList).shards
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} is damaged ({type(error).__name__}: {error}); delete the folder and extract again"
-        ) from error
 
 
 def splits_in(name: str) -> set[str]:

@@ -21,7 +21,7 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
 from diptych.data.store.texts import END, SPACE, SPECIAL, Encoder, Pieces, marked
-from diptych.runtime.errors import CheckpointError, DataError
+from diptych.runtime.errors import CheckpointError, DataError, explained
 from diptych.runtime.files import as_text, parse_json, text_of, write_atomically
 from diptych.runtime.weight_files import ARCHIVES, read_packed
 
@@ -71,11 +71,9 @@ class Tokens(Encoder):
             raise CheckpointError(f"{path} is not a readable vocabulary (no {FILE} in this folder); {wanted}")
         if path.is_dir() or path.suffix in (".json", *ARCHIVES):
             return cls.load(path)
-        try:
+        with explained(CheckpointError, f"{path} is not a readable vocabulary", wanted):
             # `splitlines` would also split at U+2028, which may be a token.
             lines = text_of(path).removesuffix("\n").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"{path} is not a readable vocabulary ({error}); {wanted}") from error
         _check_case(lines, lowercase, path)
         ids = {token: number for number, token in enumerate(lines)}
         if len(ids) < len(lines):
@@ -89,17 +87,13 @@ class Tokens(Encoder):
         path = path / FILE if path.is_dir() else path
         if not path.is_file():
             raise CheckpointError(f"no tokeniser at {path}; expected a {FILE}, as in a model folder")
-        try:
+        with explained(CheckpointError, f"{path} is not a tokeniser", "copy it again from its source", Exception):
             text = as_text(read_packed(path, FILE)) if path.suffix in ARCHIVES else text_of(path)
             _check_parts(parse_json(text))
             tokenizer = Tokenizer.from_str(text)
             tokenizer.no_padding()
             tokenizer.no_truncation()
             return cls(tokenizer, str(path))
-        except CheckpointError:
-            raise
-        except Exception as error:  # the library raises plain Exception
-            raise CheckpointError(f"{path} is not a tokeniser ({error}); copy it again from its source") from error
 
     @property
     def lowercase(self) -> bool:

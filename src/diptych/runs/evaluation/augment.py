@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from diptych.core import GeneratedCaption, Record, Writer, collate
+from diptych.core import GeneratedCaption, Record, collate
 from diptych.core.folders import DETECTOR
 from diptych.data.store.store import INDEX, Store, StoreWriter, splits_in
 from diptych.metrics.tokenise import tokens_of
@@ -82,11 +82,8 @@ def augment(
     """Write the augmented store to `out`, or resume writing it. Raises DataError and RecipeError."""
     if out.resolve() == store.folder.resolve():
         raise RecipeError(f"{out} is the store itself; pass another folder for the new store")
-    writer: Any = model.model
-    if not isinstance(writer, Writer):
-        raise RecipeError(f"{model.architecture.system} cannot caption: it has no decoder; choose another model")
     trained_for = model.recipe.task if model.recipe is not None else None
-    if not CAPTION.offered_by(writer, trained_for):
+    if not CAPTION.offered_by(model.model, trained_for):
         raise RecipeError(f"{model.name} was trained for {trained_for}, not for captions; choose another model")
     model.accept(store.contract, store.folder)
     in_split(store, split, "--split")

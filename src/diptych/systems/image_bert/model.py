@@ -32,10 +32,9 @@ from diptych.models.rows import requested_mask
 from diptych.models.system import ResolvedConfig, SystemModel, as_bert
 from diptych.models.text import TINY, TextConfig, refuse_more_words
 from diptych.models.transformer import LayerSizes, Transformer
-from diptych.models.visual import WholeRegion, geometry, region_features, whole_region
+from diptych.models.visual import WholeRegion, geometry, region_features, whole_feature, whole_region
 from diptych.runtime.configs import derive
 from diptych.runtime.devices import to_device
-from diptych.runtime.errors import DataError
 
 WORDS, REGIONS = 0, 1  # segment ids
 
@@ -151,11 +150,11 @@ class LocatedRegionEmbedding(nn.Module):
 
     def __init__(self, config: ImageBertResolvedConfig) -> None:
         super().__init__()
-        self.feature_size, self.whole_size = config.feature_size, config.whole_size or config.feature_size
+        self.feature_size = config.feature_size
         self.feature = nn.Linear(config.feature_size, config.width)
         self.place = nn.Linear(5, config.width)
         if config.whole_region:
-            self.whole = nn.Linear(self.whole_size, config.width)
+            self.whole = nn.Linear(config.whole_size or config.feature_size, config.width)
         self.each = config.region_norm == "each"
         if self.each:
             self.feature_norm = nn.LayerNorm(config.width, config.norm_eps)
@@ -171,7 +170,7 @@ class LocatedRegionEmbedding(nn.Module):
         features = region_features(batch, self.feature_size).masked_fill(batch.hidden[..., None], 0)
         embedded, boxes = self.feature(features), geometry(batch, "paper", "paper")
         if hasattr(self, "whole"):
-            embedded = torch.cat([embedded, self.whole(self._whole(batch))[:, None]], 1)
+            embedded = torch.cat([embedded, whole_feature(batch, self.whole)[:, None]], 1)
             # The whole image as a box: its corners and its share of the area.
             all_of_it = to_device([0.0, 0.0, 1.0, 1.0, 1.0], boxes.device)
             boxes = torch.cat([boxes, all_of_it.expand(len(batch), 1, 5)], 1)
@@ -180,16 +179,6 @@ class LocatedRegionEmbedding(nn.Module):
             embedded, places = self.feature_norm(embedded), self.place_norm(places)
         normed: Tensor = self.dropout(self.norm(embedded + places + shared))
         return normed
-
-    def _whole(self, batch: Batch) -> Float[Tensor, "B W"]:
-        if batch.whole is None:
-            raise DataError("the model needs features of whole images; extract with --image-feature", key=batch.keys[0])
-        if batch.whole.shape[-1] != self.whole_size:
-            raise DataError(
-                f"image features have {batch.whole.shape[-1]} values, expected {self.whole_size}; extract again",
-                key=batch.keys[0],
-            )
-        return batch.whole
 
 
 def _last(text: Float[Tensor, "B K D"], present: Bool[Tensor, "B K"]) -> Float[Tensor, "B D"]:

@@ -92,11 +92,9 @@ def import_tden(path: Path, vocabulary_file: Path, *, heads: int | None = None, 
     theirs, names_there = bert.in_full(
         read_weights(path), lambda name: name.removeprefix("module.").removeprefix("model.")
     )
-    if WORDS not in theirs or "visual_embed.embeddings.weight" not in theirs:
-        raise CheckpointError(
-            f"{path} is not a TDEN checkpoint of xmodaler: it lacks {WORDS} or visual_embed (it has "
-            f"{', '.join(sorted(theirs)[:3])}). Import it with another system: diptych import SYSTEM FILE"
-        )
+    for name in (WORDS, "visual_embed.embeddings.weight"):
+        if name not in theirs:
+            bert.refuse_system(theirs, path, "a TDEN checkpoint of xmodaler", name)
     twice = BIAS in theirs and theirs.pop(BIAS_AGAIN, None) is not None
     ours, report = rename(theirs, names_there, TABLE, {})
     if twice:

@@ -37,7 +37,7 @@ from diptych.core import Batch, Capability, States, Stream
 from diptych.core.shares import Epsilon, MaybeLayers, Size, Source
 from diptych.models.decoder import DecoderLayer, causal, closed_of, run_decoder
 from diptych.models.embeddings import TextEmbedding
-from diptych.models.heads import HeadSizes, SimilarityHead, answer_slot, answer_slot_state, make_heads
+from diptych.models.heads import HeadSizes, SimilarityHead, answer_slot, answer_slot_state, make_heads, needs_size
 from diptych.models.rows import requested_mask
 from diptych.models.system import ResolvedConfig, as_bert
 from diptych.models.text import TINY, DecoderModel, TextConfig, refuse_more_room, refuse_more_words
@@ -178,10 +178,7 @@ class Tden(DecoderModel):
         sizes = HeadSizes.of(config, **pooled)
 
         def answer() -> nn.Module:
-            if config.answers < 1:
-                raise RecipeError(
-                    "a head that predicts answers was requested, but the model's config has answers=0; set answers=N"
-                )
+            needs_size(config.answers, "answers")
             if config.vqa_fusion == "official" and not config.decoder_layers:
                 raise RecipeError(
                     "vqa_fusion=official needs a decoder, but decoder_layers=0; raise it, or set vqa_fusion=paper"

@@ -14,7 +14,7 @@ from diptych.data.store.pixels import Colours
 from diptych.models.renaming import layer_table, rename
 from diptych.models.system import Imported
 from diptych.models.weights import ImportReport
-from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.errors import RecipeError
 from diptych.runtime.weight_files import Tensors, read_weights
 from diptych.systems import bert
 from diptych.systems.vl_bert.model import VLBert, VLBertResolvedConfig
@@ -95,10 +95,7 @@ def import_vl_bert(
     """
     theirs, names_there = bert.in_full(read_weights(path), _clean)
     if WORDS not in theirs:
-        raise CheckpointError(
-            f"{path} is not a VL-BERT checkpoint: it lacks {WORDS}, and has {', '.join(sorted(theirs)[:3])}; import "
-            "it with another system: diptych import SYSTEM FILE"
-        )
+        bert.refuse_system(theirs, path, "a VL-BERT checkpoint", WORDS)
     own_heads = next((names for name, names in HEADS.items() if name in theirs), {})
     ours, report = rename(theirs, names_there, NAMES | LAYERS | own_heads, UNUSED)
     pixels = {name: here + name.removeprefix(s) for s, here in NETWORK.items() for name in theirs if name.startswith(s)}

@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from diptych.runtime.configs import derive
-from diptych.runtime.downloads import first_line
-from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.errors import CheckpointError, RecipeError, explained, first_line, nearest
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import bytes_of
 
@@ -51,13 +50,11 @@ class Graph(nn.Module):
 
         Raises CheckpointError if it is not ONNX, is cut short, or stores weights in further files.
         """
-        try:
+        with explained(CheckpointError, f"cannot read {path}", "check path and permissions"):
             size = path.stat().st_size
             if not 0 < size < MOST_BYTES:
                 raise CheckpointError(f"{path} has {size} bytes; expected an ONNX file of at most {MOST_BYTES} bytes")
             content = bytes_of(path)
-        except OSError as error:
-            raise CheckpointError(f"cannot read {path}: {error.strerror}; check path and permissions") from error
         return cls.of(content, str(path))
 
     @classmethod
@@ -100,13 +97,9 @@ class Graph(nn.Module):
 
     def run(self, names: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
         """Run the network, and return the outputs `names`. Raises CheckpointError if it fails."""
-        try:
+        remedy = "describe the input with --set size=N, --set layout=LAYOUT or --set input=NAME"
+        with explained(CheckpointError, "the ONNX file cannot run on this input", remedy, Exception):
             return cast(list[Array], self.open().run(list(names), dict(feeds)))
-        except Exception as error:  # onnxruntime's errors have no base class except Exception
-            raise CheckpointError(
-                f"the ONNX file cannot run on this input ({first_line(error)}); describe the input with --set size=N, "
-                "--set layout=LAYOUT or --set input=NAME"
-            ) from error
 
     def named(self, key: str, name: str, known: Mapping[str, Any]) -> str:
         """Return `name`, the value of the setting `key`. Raises RecipeError if it is not among the names `known`."""

@@ -12,15 +12,14 @@ from jaxtyping import Float
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from diptych.runtime.downloads import downloading, first_line
-from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.downloads import downloading
+from diptych.runtime.errors import CheckpointError, RecipeError, explained, nearest
 
 # ImageNet's mean and standard deviation, used in training by all backbones of torchvision and most of timm.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SIDE = 224
 # Errors that the libraries raise for a file without the model's weights.
-UNREADABLE = (RuntimeError, KeyError, ValueError, OSError, StopIteration, AttributeError, TypeError, EOFError,
-              SafetensorError, UnpicklingError)  # fmt: skip
+UNREADABLE = (RuntimeError, StopIteration, EOFError, SafetensorError, UnpicklingError)
 Three = tuple[float, float, float]
 
 
@@ -46,13 +45,9 @@ def reading_weights(name: str, weights: Path | None, address: str) -> Iterator[N
         with downloading(f"the weights of {name}", remedy):
             yield
         return
-    try:
+    remedy = "pass a .safetensors file, or a .pt file that holds only tensors"
+    with explained(CheckpointError, f"{weights} does not hold weights of {name}", remedy, *UNREADABLE):
         yield
-    except UNREADABLE as error:
-        raise CheckpointError(
-            f"{weights} does not hold weights of {name} ({first_line(error)}); pass a .safetensors file, or a .pt "
-            "file that holds only tensors"
-        ) from error
 
 
 def refuse_unknown(settings: Iterable[str], known: Collection[str], what: str) -> None:

@@ -11,11 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from diptych.runtime.configs import of_json
 from diptych.runtime.devices import torch_unchanged
-from diptych.runtime.errors import CheckpointError, RecipeError, nearest
+from diptych.runtime.errors import CheckpointError, RecipeError, explained, nearest
 from diptych.runtime.plugins import unknown_name
 from diptych.vision.detectors.detector import Detector
+from diptych.vision.detectors.official.regions import with_settings
 from diptych.vision.detectors.request import DetectorRequest
 from diptych.vision.detectors.selection import Selection, with_counts
 from diptych.vision.detectors.weights import DETECTOR, read_detector
@@ -124,34 +124,21 @@ def load_detector(folder: Path, selection: Selection | Mapping[str, Any] | int |
     if kind is None:
         known = nearest(str(described["kind"]), DETECTORS)
         raise unknown_name(f"{folder / DETECTOR} has an unknown `kind` of detector; {known}", CheckpointError)
-    try:
+    with explained(CheckpointError, f"{folder / DETECTOR} is damaged", "copy the folder again"):
         detector = cast(Detector, kind.load().from_folder(folder, described))
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{folder / DETECTOR} is damaged ({error!r}); copy the folder again") from error
     if selection is not None:
         finder: Any = getattr(detector, "regions", detector)  # the inner detector of a `with-whole` detector
         own = getattr(finder, "selection", None)
         if isinstance(selection, int) and own is not None:
             finder.selection = replace(own, most=selection, least=selection)
+        elif isinstance(selection, Mapping) and isinstance(own, Selection):
+            finder.selection = own.changed(selection)[0]
         elif isinstance(selection, Mapping) and own is not None:
-            finder.selection = own.changed(selection)[0] if isinstance(own, Selection) else _changed(own, selection)
+            counts = with_counts(asdict(own), selection)
+            finder.selection = with_settings(own, {**selection, "least": counts["least"], "most": counts["most"]})
         elif isinstance(selection, Selection) and isinstance(own, Selection):
             finder.selection = selection
         else:
             why = "does not accept a selection rule; leave out the selection (for a grid, use --set cells=N)"
             raise RecipeError(f"{finder.contract.extractor} {why}")
     return detector
-
-
-def _changed(own: Any, changes: Mapping[str, Any]) -> Any:
-    """Return an official detector's settings with `changes` applied.
-
-    Raises RecipeError for an unknown name or an invalid value.
-    """
-    values = asdict(own)
-    if wrong := next((key for key in changes if key not in values), None):
-        raise RecipeError(f"this detector has no setting {wrong!r}; {nearest(wrong, values)}")
-    try:
-        return of_json(type(own), with_counts(values, changes))
-    except ValueError as error:
-        raise RecipeError(f"a setting of this detector cannot be used: {error}") from error

@@ -10,7 +10,7 @@ from diptych.core import Record
 from diptych.core.contract import GIVEN
 from diptych.core.folders import DETECTOR, INNER, packaged
 from diptych.runtime.configs import assignment, value_of
-from diptych.runtime.errors import CheckpointError, DataError, RecipeError
+from diptych.runtime.errors import CheckpointError, DataError, RecipeError, explained
 from diptych.runtime.files import text_of
 from diptych.runtime.outputs import refuse_folder, whole_folder
 from diptych.runtime.weight_files import HUB_FILES, from_hub
@@ -96,13 +96,11 @@ def keep_detector(
         name, (), None, weights, settings=settings, backbone=backbone, class_names=class_names, report=lines.append,
         files=True,
     )  # fmt: skip
-    try:
-        with whole_folder(out, "detector") as temporary:
-            detector.save(temporary)
-            if images is not None:
-                _draw(detector, images, temporary / DRAWN)
-    except OSError as error:
-        raise CheckpointError(f"cannot write the detector to {out}: {error.strerror}; choose another folder") from error
+    problem, remedy = f"cannot write the detector to {out}", "choose another folder"
+    with explained(CheckpointError, problem, remedy), whole_folder(out, "detector") as temporary:
+        detector.save(temporary)
+        if images is not None:
+            _draw(detector, images, temporary / DRAWN)
     contract = detector.contract
     classes = f"{len(contract.class_names)} classes" if contract.class_names else "no classes"
     about = f"{contract.extractor}: {contract.selection}; {contract.feature_size} values a region, {classes}"
@@ -150,8 +148,6 @@ def _names_of(path: Path | None) -> list[str]:
     """
     if path is None:
         return []
-    try:
+    with explained(RecipeError, f"cannot read the names in {path}", "expected one class name per line"):
         names = [line.strip() for line in text_of(path).splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"cannot read the names in {path} ({error}); expected one class name per line") from error
     return names[1:] if names and names[0].strip("_").lower() == "background" else names

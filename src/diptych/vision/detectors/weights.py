@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from diptych.runtime.errors import CheckpointError
+from diptych.runtime.errors import CheckpointError, explained
 from diptych.runtime.files import bytes_of, parse_json, sha256_of_json, text_of, write_atomically
 from diptych.runtime.weight_files import compact, read_weights
 
@@ -52,12 +52,10 @@ def read_detector(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{folder} is not a detector's folder: it has no {DETECTOR}; pass a folder to which a detector was saved"
         )
-    try:
+    with explained(CheckpointError, f"{path} is damaged", "copy the folder again"):
         values = parse_json(text_of(path))
         _ = values["kind"]
         form, check = values.pop("format", None), values.pop("check", None)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} is damaged ({error!r}); copy the folder again") from error
     if (form, check) != (None, None) and check != sha256_of_json({**values, "format": form}):
         raise CheckpointError(f"{path} has changed (its checksum differs); copy the whole folder again")
     if form not in (None, FORMAT):
@@ -100,10 +98,9 @@ def read_detector_weights(folder: Path, described: Mapping[str, Any]) -> dict[st
     Raises CheckpointError if their sha256 differs from the one in `detector.json`.
     """
     content, path = _read_whole(folder, described), folder / WEIGHTS
-    try:
+    problem, remedy = f"{path} is not a safetensors file", "copy the whole folder again"
+    with explained(CheckpointError, problem, remedy, SafetensorError):
         return load(content)
-    except SafetensorError as error:
-        raise CheckpointError(f"{path} is not a safetensors file ({error}); copy the whole folder again") from error
 
 
 def weights_in(source: Path) -> dict[str, Tensor]:
@@ -118,10 +115,8 @@ def restored(module: M, folder: Path, described: Mapping[str, Any]) -> M:
 
 def _read_whole(folder: Path, described: Mapping[str, Any]) -> bytes:
     path = folder / WEIGHTS
-    try:
+    with explained(CheckpointError, f"cannot read {path}", "copy the whole folder again"):
         content = bytes_of(path)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror}; copy the whole folder again") from error
     actual, wanted = hashlib.sha256(content).hexdigest(), described.get("sha256")
     if actual != wanted:
         raise CheckpointError(

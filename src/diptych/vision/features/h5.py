@@ -12,9 +12,9 @@ import math
 import os
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
@@ -23,7 +23,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 from diptych.runtime.files import refuse_endless
 from diptych.vision.features.raw import Array, check_size, needed, refuse
 from diptych.vision.limited import ALIGNED, Ended, LimitedProcesses, Reply, Room, Values, answer
@@ -117,16 +117,10 @@ def _thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="h5")
 
 
-@contextmanager
-def _reading(path: Path, where: str = "") -> Iterator[None]:
-    try:
-        yield
-    except DataError:
-        raise
-    except Exception as error:  # h5py raises OSError, RuntimeError, KeyError, TypeError and more for damaged files
-        if where:
-            refuse(where, f"unreadable data in {path} ({error})", "an array", "download that file again")
-        raise DataError(f"{path}: not a readable h5 file ({error}); download the file again") from None
+def _reading(path: Path, where: str = "") -> AbstractContextManager[None]:
+    problem = f"{where}: found unreadable data in {path}" if where else f"{path}: not a readable h5 file"
+    # h5py raises OSError, RuntimeError, KeyError, TypeError and more for damaged files
+    return explained(DataError, problem, "download the file again", Exception)
 
 
 @cache

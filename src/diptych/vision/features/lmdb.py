@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from diptych.runtime import unpickle
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 from diptych.runtime.files import parse_json
 from diptych.vision.features.lmdb_pages import CutDatabase
 from diptych.vision.features.npy import of_info
@@ -37,10 +37,8 @@ class OpenDatabase:
 
     def __init__(self, path: Path) -> None:
         lmdb = needed("lmdb", f"{path.name}, an LMDB,")
-        try:  # without a lock, so that LMDBs in read-only folders, or open in other programs, can be read
+        with explained(DataError, f"{path}: not a readable LMDB", AGAIN, lmdb.Error):
             self.environment = lmdb.open(str(path), readonly=True, lock=False, readahead=False, max_readers=1)
-        except (lmdb.Error, OSError) as error:
-            raise DataError(f"{path}: not a readable LMDB ({error}); {AGAIN}") from None
         # LMDB maps the file into memory, so reading a page beyond its end would crash the process.
         page, there = self.environment.stat()["psize"], (path / "data.mdb").stat().st_size
         wanted = (self.environment.info()["last_pgno"] + 1) * page
@@ -74,11 +72,9 @@ class Database:
         lmdb = needed("lmdb", "an LMDB")
         if self._open.cut is not None:
             return self._open.cut.get(key)
-        try:
-            with self._open.environment.begin() as transaction:
-                value = transaction.get(key)
-        except lmdb.Error as error:
-            raise DataError(f"{self.path}: {key[:60]!r} cannot be read ({error}); {AGAIN}") from None
+        problem, opened = f"{self.path}: {key[:60]!r} cannot be read", self._open.environment
+        with explained(DataError, problem, AGAIN, lmdb.Error), opened.begin() as transaction:
+            value = transaction.get(key)
         return None if value is None else bytes(value)
 
     def names(self) -> Iterable[str]:

@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 from diptych.runtime.zipped import read_zipped
 from diptych.vision.features.raw import Array, Folder, Listing, Raw, Unit, check_size, read_npy, refuse
 
@@ -40,18 +40,15 @@ def units(listing: Listing) -> list[Unit]:
 def read_npz(file: Path | io.BytesIO, where: str = "") -> Raw:
     """Read an npz without running code. Raises DataError if it cannot be read or an array is larger than MOST_BYTES."""
     where = where or str(file)
-    try:
-        with zipfile.ZipFile(file) as archive:
-            names = [name.removesuffix(".npy") for name in archive.namelist()]
-            fields = [name for name in names if any(name in known for known in FIELDS.values())]
-            data = [name for name in names if name not in ASIDE]
-            if not fields and len(data) == 1:
-                fields = data
-            arrays = {name: _array(archive, where, name) for name in fields}
-    except DataError:
-        raise
-    except Exception as error:  # zipfile and numpy raise LZMAError, TokenError, SyntaxError and more
-        raise DataError(f"{where}: not a readable npz file ({error}); write the file again") from error
+    problem, remedy = f"{where}: not a readable npz file", "write the file again"
+    # zipfile and numpy raise LZMAError, TokenError, SyntaxError and more
+    with explained(DataError, problem, remedy, Exception), zipfile.ZipFile(file) as archive:
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+        fields = [name for name in names if any(name in known for known in FIELDS.values())]
+        data = [name for name in names if name not in ASIDE]
+        if not fields and len(data) == 1:
+            fields = data
+        arrays = {name: _array(archive, where, name) for name in fields}
     if len(fields) == 1 and fields == data:
         return Raw(where, arrays[fields[0]], named=fields[0])
     return _raw(where, arrays, names)

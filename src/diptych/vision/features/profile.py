@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from diptych.core import FeatureContract
 from diptych.core.contract import PARTS, FeatureProfile, Part
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 from diptych.runtime.files import text_of
 
 PICTURES = 32  # number of images from which a profile is computed, evenly spaced over the names
@@ -97,10 +97,8 @@ def name_of(path: Path) -> str | None:
     file = (path if path.is_dir() else path.parent) / NAMED_IN
     if not file.is_file():
         return None
-    try:
+    with explained(DataError, f"cannot read {file}", "expected one line, the extractor's name"):
         name = text_of(file).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {file} ({error}); expected one line, the extractor's name") from error
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
         raise DataError(f"{file}: found {name[:40]!r}, expected a name in one line of up to {LONGEST_NAME} characters")
     return name

@@ -4,8 +4,8 @@ import binascii
 import importlib
 import io
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diptych.runtime import unpickle
-from diptych.runtime.errors import DataError, DiptychError
+from diptych.runtime.errors import DataError, explained
 from diptych.runtime.extras import requires_extra
 
 Array = npt.NDArray[Any]
@@ -75,10 +75,8 @@ class Folder:
 
     def read(self, name: str) -> Raw:
         path = self.files[name]
-        try:
+        with explained(DataError, f"{path}: cannot be read", "copy it again"):
             return self.reader(path)
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None
 
 
 @dataclass(frozen=True)
@@ -135,17 +133,9 @@ def each_whole(items: Iterable[V], take: Callable[[V], T], problems: list[str]) 
     return taken
 
 
-@contextmanager
-def read_as_data(where: str) -> Iterator[None]:
+def read_as_data(where: str) -> AbstractContextManager[None]:
     """Convert any exception of a reader to a DataError, so that other files can still be read."""
-    try:
-        yield
-    except DiptychError:
-        raise
-    except Exception as error:
-        raise DataError(
-            f"{where}: the features cannot be read ({type(error).__name__}: {error}); download the file again"
-        ) from error
+    return explained(DataError, f"{where}: the features cannot be read", "download the file again", Exception)
 
 
 def refuse(where: str, actual: str, wanted: str, remedy: str = "write the file again") -> NoReturn:
@@ -179,7 +169,8 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
 
     Raises DataError.
     """
-    try:
+    # numpy parses the header as Python code, which raises many types of errors
+    with explained(DataError, f"{where}: found no readable npy in `{name}`", "write the file again", Exception):
         version = np.lib.format.read_magic(io.BytesIO(content[: np.lib.format.MAGIC_LEN]))
         if version not in HEADERS:
             refuse(where, f"`{name}` in version {version} of the npy format", "1 or 2")
@@ -188,10 +179,6 @@ def read_npy(content: bytes, where: str, name: str, objects: bool = False) -> An
         length = int.from_bytes(content[begin:data], "little")
         shape, by_column, kind = _header(version, content[begin : data + min(length, LONGEST_HEADER)])
         data += length
-    except DataError:
-        raise
-    except Exception as error:  # numpy parses the header as Python code, which raises many types of errors
-        refuse(where, f"no readable npy in `{name}` ({error})", "an array")
     if kind.hasobject and objects:
         return unpickle.loads(content[data:], where)
     if kind.kind not in "fiub":

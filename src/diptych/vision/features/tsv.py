@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 from diptych.vision.features import raw
 from diptych.vision.features.raw import MOST_BYTES, Listing, Raw, Unit, check_size, numbered, of_base64, refuse
 
@@ -113,9 +113,6 @@ def _is_table(path: Path) -> bool:
 
     A truncated line also counts, because `read` reports the fault later.
     """
-    try:
-        with path.open("rb") as file:
-            rows = (file.readline(MOST_BYTES).split(b"\t") for _ in range(raw.LOOKED_AT))
-            return any(len(row) >= len(BUTD) and all(side.isdigit() for side in row[1:3]) for row in rows)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); copy it again") from None
+    with explained(DataError, f"{path}: cannot be read", "copy it again"), path.open("rb") as file:
+        rows = (file.readline(MOST_BYTES).split(b"\t") for _ in range(raw.LOOKED_AT))
+        return any(len(row) >= len(BUTD) and all(side.isdigit() for side in row[1:3]) for row in rows)

@@ -7,8 +7,8 @@ largest probability, with the background, highest first. In other files, rows st
 """
 
 import zipfile
-import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
@@ -16,9 +16,9 @@ from pathlib import Path, PurePosixPath
 import msgspec
 from msgspec import Struct
 
-from diptych.runtime.errors import DataError
+from diptych.runtime.errors import DataError, explained
 from diptych.runtime.files import bytes_of, parse_json
-from diptych.runtime.zipped import read_zipped
+from diptych.runtime.zipped import DAMAGED, read_zipped
 from diptych.vision.features import raw
 from diptych.vision.features.raw import Folder, Listing, Raw, Unit, check_size, numbered, of_base64, refuse
 
@@ -40,11 +40,9 @@ class Archive:
 
     @cached_property
     def archive(self) -> zipfile.ZipFile:
-        try:
+        with explained(DataError, f"{self.path}: not a readable zip file", AGAIN, *DAMAGED):
             return zipfile.ZipFile(self.path)
         # zipfile raises NotImplementedError for newer zip versions.
-        except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:
-            raise DataError(f"{self.path}: not a readable zip file ({error}); {AGAIN}") from None
 
     @cached_property
     def members(self) -> dict[str, zipfile.ZipInfo]:
@@ -66,10 +64,8 @@ class Archive:
     def read(self, name: str) -> Raw:
         member, where = self.members[name], f"{self.path}, {self.members[name].filename}"
         check_size(member.file_size, where, name)
-        try:
+        with explained(DataError, f"{where}: cannot be read", AGAIN, *DAMAGED):
             return _raw(read_zipped(self.archive, member), where)
-        except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
-            raise DataError(f"{where}: cannot be read ({error}); {AGAIN}") from None
 
 
 def units(listing: Listing) -> list[Unit]:
@@ -91,14 +87,11 @@ def _archives_of(lines: Path) -> list[Path]:
 
     The zips must be in the folder of the list. Raises DataError for zips in other folders.
     """
-    try:
-        with lines.open("rb") as file:
-            if b'"frcnn"' not in file.readline(2000):
-                return []
-            file.seek(0)
-            names = set(raw.each_whole((line for line in file if line.strip()), partial(_zip_of, lines), []))
-    except OSError as error:
-        raise DataError(f"{lines}: cannot be read ({error}); {AGAIN}") from None
+    with explained(DataError, f"{lines}: cannot be read", AGAIN), lines.open("rb") as file:
+        if b'"frcnn"' not in file.readline(2000):
+            return []
+        file.seek(0)
+        names = set(raw.each_whole((line for line in file if line.strip()), partial(_zip_of, lines), []))
     if outside := [name for name in sorted(names) if name.startswith("/") or ".." in name.split("/")]:
         refuse(f"{lines}, `frcnn`", repr(outside[0]), "a zip in the same folder", "move it there")
     return [lines.parent / name for name in sorted(names)]
@@ -111,12 +104,11 @@ def _zip_of(lines: Path, line: bytes) -> str:
 
 def _has_fields(path: Path) -> bool:
     """Return True if a file begins like a JSON file of regions."""
-    try:
+    with suppress(OSError):
         with path.open("rb") as file:
             start = file.read(2000)
         return start.lstrip()[:1] == b"{" and b'"num_boxes"' in start and b'"boxes"' in start
-    except OSError:
-        return False
+    return False
 
 
 def _read(path: Path) -> Raw:

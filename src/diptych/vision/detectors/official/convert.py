@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diptych.runtime.errors import CheckpointError
+from diptych.runtime.errors import CheckpointError, explained
 from diptych.vision.detectors.official.boxes import CAFFE, DETECTRON2
 from diptych.vision.detectors.official.butd import ANCHOR_RATIOS, ANCHOR_SIZES, STRIDE, ButdSettings
 from diptych.vision.detectors.official.cfg import cfg_values, number, numbers
@@ -79,12 +79,9 @@ def convert(tensors: Tensors, cfg: str | None, source: str) -> Converted:
             fault = "holds numbers that are not finite" if value.numel() else "is empty"
             raise CheckpointError(f"{source}: the tensor {name} {fault}; copy the file again")
     half = sum(value.dtype in (torch.float16, torch.bfloat16) for value in tensors.values())
-    try:
+    problem = f"{source} has tensors whose sizes do not fit together"
+    with explained(CheckpointError, problem, "copy the file again", RuntimeError):
         done = _known(tensors, cfg, source)
-    except (IndexError, ValueError, RuntimeError) as error:
-        raise CheckpointError(
-            f"{source} has tensors whose sizes do not fit together ({error}); copy the file again"
-        ) from error
     if half:
         done.notes.append(f"{half} tensors are in half precision; the detector computes in float32")
     return done

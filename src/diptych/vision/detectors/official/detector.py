@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -14,14 +14,13 @@ from torch import Tensor
 
 from diptych.core import FeatureContract, Record, Regions
 from diptych.runtime.configs import of_json
-from diptych.runtime.errors import CheckpointError, RecipeError
-from diptych.vision.backbones.opened import refuse_unknown
+from diptych.runtime.errors import CheckpointError
 from diptych.vision.detectors.detector import BACKGROUND, NetworkDetector, Picture, groups_of_one_size, regions_of
 from diptych.vision.detectors.official.butd import Butd, ButdPipeline, ButdSettings, ButdShape
 from diptych.vision.detectors.official.convert import convert
 from diptych.vision.detectors.official.files import read_file
 from diptych.vision.detectors.official.prepare import Prepared
-from diptych.vision.detectors.official.regions import OfficialSettings, RawRegions
+from diptych.vision.detectors.official.regions import OfficialSettings, RawRegions, with_settings
 from diptych.vision.detectors.official.resnet import sizes_of
 from diptych.vision.detectors.official.x101 import X101, X101Pipeline, X101Settings, X101Shape
 from diptych.vision.detectors.request import DetectorRequest
@@ -180,13 +179,3 @@ def _names(names: Sequence[str], count: int) -> tuple[str, ...]:
             "pass the list that came with its weights, one name per line"
         )
     return (BACKGROUND, *names)
-
-
-def with_settings(settings: OfficialSettings, changes: Mapping[str, Any]) -> OfficialSettings:
-    """Return `settings` with `changes` applied. Raises RecipeError for an unknown name or a wrong type."""
-    values = asdict(settings)
-    refuse_unknown(changes, values.keys() - {"dialect"}, "this detector")
-    try:
-        return of_json(type(settings), values | dict(changes))
-    except ValueError as error:
-        raise RecipeError(f"a setting of this detector cannot be used: {error}") from error

@@ -1,9 +1,8 @@
 """Settings, results and the interface of the pipeline, which all official detectors share."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -11,7 +10,11 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from diptych.core.shares import Share
+from diptych.runtime.configs import of_json
 from diptych.runtime.errors import RecipeError
+from diptych.vision.backbones.opened import refuse_unknown
+
+S = TypeVar("S", bound="OfficialSettings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,3 +78,13 @@ class RawRegions:
     features: Float[Tensor, "R F"]
     attributes: Int[Tensor, "R"] | None = None
     attribute_scores: Float[Tensor, "R"] | None = None
+
+
+def with_settings(own: S, changes: Mapping[str, Any]) -> S:
+    """Return settings with `changes` applied. Raises RecipeError for an unknown name or a wrong type."""
+    values = asdict(own)
+    refuse_unknown(changes, values.keys() - {"dialect"}, "this detector")
+    try:
+        return of_json(type(own), values | dict(changes))
+    except ValueError as error:
+        raise RecipeError(f"a setting of this detector cannot be used: {error}") from error

@@ -5,9 +5,8 @@ pixels. Each cell has a score per class, and four distributions over 11 bins. Ea
 one side of the box from the cell's centre, in cells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,7 +15,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from diptych.runtime.errors import CheckpointError
+from diptych.runtime.errors import CheckpointError, explained
 from diptych.vision.backbones.opened import DEVIATION, MEAN
 from diptych.vision.detectors.proposers.graph_proposer import COCO, GraphProposer
 from diptych.vision.detectors.proposers.tfjs import Node, TfjsGraph
@@ -169,7 +168,7 @@ def _convolutions(graph: TfjsGraph) -> list[tuple[Node, Tensor, Tensor]]:
 
 def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
     """Infer the sizes from the shapes of the input and of the first and last kernels. Raises CheckpointError."""
-    try:
+    with explained(CheckpointError, f"{graph.source} is not NanoDet-g", "pass NanoDet-g"):
         sizes = graph.input_sizes
         count, wanted = len(kernels), 1 + sum(2 + 2 * blocks for blocks in BLOCKS) + 3 + 2 * 3
         if count != wanted:
@@ -179,12 +178,9 @@ def _shape_of(graph: TfjsGraph, kernels: Sequence[Tensor]) -> NanodetShape:
         if (classes := len(kernels[-1]) - SIDES * BINS) < 1:
             raise ValueError(f"found {classes} classes, expected 1 or more")
         return NanodetShape(sizes[2], len(kernels[0]), len(kernels[-2]), classes)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise CheckpointError(f"{graph.source} is not NanoDet-g ({error}); pass NanoDet-g") from None
 
 
 def _stride(node: Node) -> int | None:
-    try:
+    with suppress(KeyError, IndexError, TypeError, ValueError):
         return int(node.attr["strides"]["list"]["i"][1])
-    except (KeyError, IndexError, TypeError, ValueError):
-        return None
+    return None

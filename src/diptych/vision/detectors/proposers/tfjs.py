@@ -4,13 +4,10 @@ The input is an npm package (.tgz, as `npm pack` writes it), a folder, or the JS
 run. Nothing is written to disk.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import math
 import tarfile
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, Field, ValidationError
 
-from diptych.runtime.errors import CheckpointError, RecipeError
+from diptych.runtime.errors import CheckpointError, RecipeError, explained
 from diptych.runtime.files import bytes_of, parse_json
+from diptych.runtime.zipped import DAMAGED
 from diptych.vision.backbones.opened import refuse_unknown
 
 TFJS = "tfjs:"
@@ -171,15 +169,12 @@ def _read(path: Path, names: Iterable[str], most: int) -> dict[str, bytes]:
 
     Raises CheckpointError for a missing or larger file (`most` bytes).
     """
-    wanted = set(names)
-    try:
+    wanted, kinds = set(names), "a package of npm (.tgz), its folder, or the .json of a model"
+    with explained(CheckpointError, f"cannot read {path}", f"expected {kinds}", *DAMAGED):
         if path.is_dir() or path.suffix == ".json":
             read = _of_folder(path if path.is_dir() else path.parent, wanted, most)
         else:
             read = _of_archive(path, wanted, most)
-    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        kinds = "a package of npm (.tgz), its folder, or the .json of a model"
-        raise CheckpointError(f"cannot read {path} ({error}); expected {kinds}") from None
     if missing := sorted(wanted - read.keys()):
         raise CheckpointError(f"{path} has no {missing[0]}; expected {', '.join(sorted(wanted))} in one folder")
     return read
