@@ -68,7 +68,7 @@ def main() -> None:
     if given.test:
         test = diptych.Dataset.read(given.test).extract(given.out / "test", detector=given.out / DETECTOR)
         found = diptych.evaluate(target, test, split="test")
-        scores = {name: of_score(found[name]) for name in found}
+        scores = {name: of_score(found[name].to_json()) for name in found}
         write_atomically(given.out / "scores.json", json.dumps(scores, indent=1).encode())
     print(json.dumps({"bytes": sum(one.stat().st_size for one in target.rglob("*") if one.is_file())} | scores))
 

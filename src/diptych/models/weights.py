@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from diptych.runtime.errors import CheckpointError, DiptychError, first_line
+from diptych.runtime.errors import CheckpointError, DiptychError, reason_of
 from diptych.runtime.weight_files import Tensors
 
 
@@ -43,7 +43,7 @@ def read_as_weights(source: object) -> Iterator[None]:
     except (DiptychError, OSError):
         raise
     except Exception as error:
-        problem = f"{source} holds tensors of unexpected shapes ({type(error).__name__}: {first_line(error)})"
+        problem = f"{source} holds tensors of unexpected shapes ({type(error).__name__}: {reason_of(error)})"
         raise CheckpointError(f"{problem}; copy it again from its source") from error
 
 

@@ -150,10 +150,10 @@ def explained(kind: Callable[[str], DiptychError], problem: str, remedy: str, *m
     except DiptychError:
         raise
     except causes as error:
-        raise kind(f"{problem} ({first_line(error)}); {remedy}") from error
+        raise kind(f"{problem} ({reason_of(error)}); {remedy}") from error
 
 
-def first_line(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Return why an error was raised: the first line of its message, cut to 200 characters.
 
     If the message is empty, return the name of the error's class.

@@ -20,7 +20,7 @@ from safetensors.torch import load, load_file, save_file
 from torch import Tensor
 
 from diptych.runtime.downloads import without_retries
-from diptych.runtime.errors import CheckpointError, DataError, explained, first_line
+from diptych.runtime.errors import CheckpointError, DataError, explained, reason_of
 from diptych.runtime.files import bytes_of, text_of
 from diptych.runtime.zipped import read_zipped
 
@@ -101,7 +101,7 @@ def _read_torch(path: Path) -> Tensors:
         why = f"is not a file of weights, or is damaged (it begins with {start!r})"
         raise CheckpointError(f"{path} {why}; expected safetensors or a PyTorch state dict") from error
     except Exception as error:  # for a damaged pickle, torch may raise struct.error, KeyError, RuntimeError and others
-        why = f"is cut short or damaged ({first_line(error)})"
+        why = f"is cut short or damaged ({reason_of(error)})"
         raise CheckpointError(f"{path} {why}; copy it again from its source") from error
     return _unwrapped(loaded, path)
 
@@ -259,5 +259,5 @@ def from_hub(name: str, file: str, revision: str | None = None, use: str = "pass
     except EntryNotFoundError:
         return None
     except (HfHubHTTPError, OSError, ValueError) as error:
-        why = f"fetching it from the hub failed ({first_line(error)})"
+        why = f"fetching it from the hub failed ({reason_of(error)})"
         raise CheckpointError(f"there is no file {name}, and {why}; check the name, or {way_out}") from error

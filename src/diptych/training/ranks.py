@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import torch
 from torch import distributed
 
-from diptych.runtime.errors import TrainingError, first_line
+from diptych.runtime.errors import TrainingError, reason_of
 from diptych.runtime.processes import torchrun_processes
 
 
@@ -124,6 +124,6 @@ def _form(device: torch.device) -> None:
     except (RuntimeError, ValueError) as error:
         at = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise TrainingError(
-            f"the processes of this run did not connect at {at} ({first_line(error)}); check that all were "
+            f"the processes of this run did not connect at {at} ({reason_of(error)}); check that all were "
             "started, that this is the address of the first process, and that no other program uses the port"
         ) from error

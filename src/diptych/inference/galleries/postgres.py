@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.inference.galleries.vectors import Vectors
-from diptych.runtime.errors import GalleryError, RecipeError, first_line
+from diptych.runtime.errors import GalleryError, RecipeError, reason_of
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.terminal import printable
 
@@ -211,7 +211,7 @@ class PostgresVectors:
             with self._lock:
                 yield self._connected()
         except (self._psycopg.Error, TypeError, ValueError) as error:
-            raise GalleryError(self._explained(error, first_line(error))) from error
+            raise GalleryError(self._explained(error, reason_of(error))) from error
 
     def _explained(self, error: Exception, first: str) -> str:
         """Return a message for an error of the database: what happened, the error's first line, and what to do."""

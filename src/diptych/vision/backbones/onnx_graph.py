@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from diptych.runtime.configs import derive
-from diptych.runtime.errors import CheckpointError, RecipeError, explained, first_line, nearest
+from diptych.runtime.errors import CheckpointError, RecipeError, explained, reason_of, nearest
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import bytes_of
 
@@ -187,7 +187,7 @@ def _session(content: bytes, source: str) -> Any:
         except Exception as error:
             split = "external" in str(error).lower()
             remedy = "its weights are in other files: export one file with all of them" if split else "export it again"
-            raise CheckpointError(f"{source} cannot be opened ({first_line(error)}); {remedy}") from error
+            raise CheckpointError(f"{source} cannot be opened ({reason_of(error)}); {remedy}") from error
 
 
 def _axes(shape: Sequence[Any]) -> tuple[Axis, ...]:

@@ -42,7 +42,6 @@ class Archive:
     def archive(self) -> zipfile.ZipFile:
         with explained(DataError, f"{self.path}: not a readable zip file", AGAIN, *DAMAGED):
             return zipfile.ZipFile(self.path)
-        # zipfile raises NotImplementedError for newer zip versions.
 
     @cached_property
     def members(self) -> dict[str, zipfile.ZipInfo]:
