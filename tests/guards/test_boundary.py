@@ -29,7 +29,7 @@ PARSERS = {
     "runtime/weight_files.py": {"pickle", "torch.load", "zipfile", "zlib"},
     "runtime/zipped.py": {"tarfile", "zipfile", "zlib"},
     "diptych_serve/export/runner.py": {"onnxruntime"},
-    "vision/archives.py": {"tarfile", "zipfile", "zlib"},
+    "vision/archives.py": {"tarfile", "zipfile"},
     "vision/backbones/onnx_graph.py": {"onnxruntime"},
     "vision/detectors/proposers/tfjs.py": {"gzip", "tarfile"},
     "vision/features/arrow.py": {"pyarrow"},

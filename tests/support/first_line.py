@@ -15,7 +15,7 @@ sys.exit("nobody read a line")
 """
 
 
-def reason_of(folder: Path, *words: str) -> str:
+def first_line(folder: Path, *words: str) -> str:
     """The first line of `diptych WORDS` on standard error, printed before torch is imported. Runs in `folder`."""
     (folder / "blocked").mkdir()
     (folder / "blocked" / "torch.py").write_text(BLOCKED)

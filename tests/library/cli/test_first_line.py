@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from diptych.cli import run_verb
-from tests.support.reason_of import reason_of
+from tests.support.first_line import first_line
 from tests.support.service import make_model, picture
 
 DATA = '{"image": "a.png", "captions": ["a dog"]}\n{"image": "b.png", "captions": ["a bird"]}\n'
@@ -23,7 +23,7 @@ DATA = '{"image": "a.png", "captions": ["a dog"]}\n{"image": "b.png", "captions"
     ],
 )
 def test_the_first_line_comes_before_torch(words: tuple[str, ...], line: str, tmp_path: Path) -> None:
-    assert reason_of(tmp_path, *words) == f"{line}\n"
+    assert first_line(tmp_path, *words) == f"{line}\n"
 
 
 @pytest.mark.parametrize("verb", ["check", "caption"])

@@ -13,7 +13,7 @@ from diptych.api.model import load
 from diptych_serve.service.limits import Limits
 from diptych_serve.service.server import bind
 from diptych_serve.service.service import Service
-from tests.support.reason_of import reason_of
+from tests.support.first_line import first_line
 from tests.support.service import Local, make_model
 
 
@@ -81,5 +81,5 @@ def test_a_batch_waits_to_become_as_large_as_the_last_and_no_longer():
 
 @pytest.mark.slow
 def test_the_first_line_comes_before_torch(tmp_path):
-    line = reason_of(tmp_path, "serve", "runs/captions", "runs/search", "--port", "0")
+    line = first_line(tmp_path, "serve", "runs/captions", "runs/search", "--port", "0")
     assert line == "opening runs/captions, runs/search\n"

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from diptych.runtime.configs import derive
-from diptych.runtime.errors import CheckpointError, RecipeError, explained, reason_of, nearest
+from diptych.runtime.errors import CheckpointError, RecipeError, explained, nearest, reason_of
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import bytes_of
 
