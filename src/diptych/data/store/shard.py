@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from diptych.data.store import shards
 from diptych.data.store.caching import PickledWithoutCaches
 from diptych.data.store.record_json import record_from_json
 from diptych.data.store.shards import PER_REGION, TABLES, ShardEntry
+from diptych.runtime.configs import first_problem
 from diptych.runtime.errors import DataError, explained
 from diptych.runtime.files import refuse_endless
 
@@ -89,12 +90,13 @@ class Shard(PickledWithoutCaches):
     def _stored_words(self, row: int) -> Record:
         start, end = _span(self._rows("word_ends"), row)
         written = self._tables["words"][start:end].tobytes()
-        damaged = partial(DataError, shard=self.path.name)
-        remedy = f"delete {self.path.parent} and extract again"
-        with explained(damaged, f"the texts of record {row + 1} are damaged", remedy):
+        try:
             if zlib.crc32(written) != int(self._tables["word_checks"][row]):
                 raise ValueError("their checksum is wrong")
             return record_from_json(written)
+        except ValueError as error:
+            problem = f"the texts of record {row + 1} are damaged ({first_problem(error)})"
+            raise DataError(f"{problem}; delete {self.path.parent} and extract again", shard=self.path.name) from error
 
     def stored_regions(self, row: int) -> Regions:
         start, end = _span(self._rows("ends"), row)
