@@ -5,6 +5,8 @@ print(model.caption("photo.jpg"))
 print(model.ask("photo.jpg", "what colour is the dog?"))
 """
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -1,5 +1,7 @@
 """The verbs `mine ...`, which make records from web pages, and `storybook web`."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass
 from functools import partial

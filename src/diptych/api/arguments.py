@@ -1,5 +1,7 @@
 """Check the arguments of the Python API before any work is done. Errors name the Python argument."""
 
+from __future__ import annotations
+
 import inspect
 import json
 import math

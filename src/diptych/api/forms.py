@@ -3,6 +3,8 @@
 The decorators take the type of a result and return the method unchanged. Type checkers and editors see the overloads.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, overload

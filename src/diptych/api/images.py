@@ -1,5 +1,7 @@
 """Convert images in any form that the Python API accepts."""
 
+from __future__ import annotations
+
 import os
 import re
 import urllib.request

@@ -1,5 +1,7 @@
 """Prepare a training run (`finetuning`, `pretraining`): choose its recipe and open its data. Nothing is written."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math

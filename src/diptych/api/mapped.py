@@ -1,5 +1,7 @@
 """Compute the results of `Model` for images in any form, in batches."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 

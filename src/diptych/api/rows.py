@@ -1,5 +1,7 @@
 """Read rows of Python, such as those of a DataFrame, as records."""
 
+from __future__ import annotations
+
 import hashlib
 import math
 import os

@@ -1,5 +1,7 @@
 """`evaluate` a model on a split, and `compare` two models on the same images."""
 
+from __future__ import annotations
+
 import os
 from collections import Counter
 from collections.abc import Iterator

@@ -3,6 +3,8 @@
 `register` adds a system, a task or a recipe.
 """
 
+from __future__ import annotations
+
 import json
 import operator
 import os

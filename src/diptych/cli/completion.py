@@ -1,5 +1,7 @@
 """The verb `completion`: a shell script that completes verbs and options without starting Python."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any, Literal
 

@@ -1,5 +1,7 @@
 """The table of all verbs, and the group that `diptych --help` lists. A verb's module is imported when it is used."""
 
+from __future__ import annotations
+
 import ast
 import sys
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Findings of `diptych check`: their kinds, what to do about each, and the report."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal

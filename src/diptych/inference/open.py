@@ -1,5 +1,7 @@
 """Open a model: the one door for every reference to a model."""
 
+from __future__ import annotations
+
 import os
 from typing import Any
 

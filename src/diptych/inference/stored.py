@@ -1,5 +1,7 @@
 """`StoredRegions`: the regions that a store has, so that images need not be extracted again."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The training set-up of a run: task, objectives, records and model architecture."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial

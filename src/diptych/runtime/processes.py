@@ -1,5 +1,7 @@
 """Worker processes on this machine: start them, give them work, and end them."""
 
+from __future__ import annotations
+
 import os
 import pickle
 import signal

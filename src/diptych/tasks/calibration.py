@@ -1,5 +1,7 @@
 """Temperature scaling of answer probabilities (Guo et al., On Calibration of Modern Neural Networks, 2017, 4.2)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 

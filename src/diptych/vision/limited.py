@@ -7,6 +7,8 @@ bytes is passed in shared memory instead. The array may be the concatenation of 
 JSON then has their shapes and types. Replies are not trusted; they are checked like other inputs.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import mmap

@@ -5,6 +5,8 @@ sacremoses, to read questions). Its folder also contains program.json, tokenizer
 the SHA-256 of each file. `diptych export` replaces the imports from Diptych by the source of the modules.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import sys

@@ -10,6 +10,8 @@ features contain what captions describe. The corrected boxes are pooled again.
                             whole: place, sky       boxes -> RoI pooling, size -> feature -> kind, colour ...
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain, pairwise

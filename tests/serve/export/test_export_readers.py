@@ -184,7 +184,7 @@ def test_the_program_imports_nothing_of_diptych_and_defines_no_name_twice() -> N
     named = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     named |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in named} == {
-        "collections", "dataclasses", "functools", "hashlib", "io", "itertools", "json", "pathlib", "re",
+        "__future__", "collections", "dataclasses", "functools", "hashlib", "io", "itertools", "json", "pathlib", "re",
         "sys", "types", "typing", "unicodedata", "warnings", "numpy", "PIL", "onnxruntime", "sacremoses", "torch",
         "tokenizers",
     }  # fmt: skip

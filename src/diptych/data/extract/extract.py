@@ -1,5 +1,7 @@
 """Fill a store: detect the regions of each image once, and report the images that failed."""
 
+from __future__ import annotations
+
 import filecmp
 import json
 import os

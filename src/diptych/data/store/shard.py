@@ -1,5 +1,7 @@
 """A shard of a store: its file, memory-mapped, whose tables and records are checked when they are first read."""
 
+from __future__ import annotations
+
 import os
 import zlib
 from collections.abc import Callable, Container

@@ -6,6 +6,8 @@ longer than one search without it. A search with the index takes a tenth of the 
 (docs/results/gallery.md).
 """
 
+from __future__ import annotations
+
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,6 +6,8 @@ with the size of its data, flags, and the length of its key. Data that does not 
 pages.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

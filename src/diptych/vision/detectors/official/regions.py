@@ -1,5 +1,7 @@
 """Settings, results and the interface of the pipeline, which all official detectors share."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, TypeVar

@@ -6,6 +6,8 @@ the box from the corner of the cell, in units of 16 pixels. A cell is the centre
 there than in the neighbouring cells.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch

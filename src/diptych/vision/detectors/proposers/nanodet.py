@@ -5,6 +5,8 @@ pixels. Each cell has a score per class, and four distributions over 11 bins. Ea
 one side of the box from the cell's centre, in cells.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass

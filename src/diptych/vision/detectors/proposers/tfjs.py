@@ -4,6 +4,8 @@ The input is an npm package (.tgz, as `npm pack` writes it), a folder, or the JS
 run. Nothing is written to disk.
 """
 
+from __future__ import annotations
+
 import gzip
 import hashlib
 import math
