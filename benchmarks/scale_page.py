@@ -1,18 +1,19 @@
-"""Make docs/scale.md and its plots from the figures of `benchmarks.scale` and `benchmarks.loader`."""
+"""Make docs/scale.md and its plots from the saved figures of benchmarks."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 from benchmarks.encoders import BASE
 from benchmarks.machine import RESULTS
+from benchmarks.scale_sets import growth, image_bytes, processors, sets, table
 from diptych.runs.reports.charts import draw
-from diptych.runs.reports.html import environment
+from diptych.runs.reports.environment import environment
 from diptych.runs.reports.report import Chart, Curve
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -51,11 +52,6 @@ def charts(figures: Mapping[str, Any]) -> dict[str, list[Chart]]:
     return made
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
-
-
 def of_part(of: Mapping[str, Any], first: str) -> str:
     names = [name for name in next(iter(of.values())) if name != "rounds"]
     return table([first, *names], [[f"{int(count):,}", *(found[n] for n in names)] for count, found in of.items()])
@@ -63,7 +59,7 @@ def of_part(of: Mapping[str, Any], first: str) -> str:
 
 def paper(samples_a_process: float | None) -> str:
     """Return a table of what training on 3.3 million images costs, calculated from known and assumed figures."""
-    sample = REGIONS * (2 * (2048 + 1601) + 4 * 5)
+    sample = image_bytes(REGIONS)
     positions = REGIONS + WORDS + 2
     weights = BASE.layers * (4 * BASE.width**2 + 2 * BASE.width * BASE.ffn)
     each = 3 * 2 * positions * (weights + BASE.layers * 2 * positions * BASE.width)
@@ -89,9 +85,17 @@ def paper(samples_a_process: float | None) -> str:
     return table(["what", "figure", "from"], rows)
 
 
-def text(figures: Mapping[str, Any], feeding: Mapping[str, Any]) -> str:
-    rates = feeding.get("wide", {}).get("samples a second", {})
-    parts = [HEAD]
+def saved() -> dict[str, Any]:
+    """Return all results of benchmarks by name."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """Return docs/scale.md. `found` has the results by name; those of `scale`, `gpu` and `official_detectors` must be
+    there."""
+    figures = found["scale"]["figures"]
+    rates = found.get("loader", {}).get("figures", {}).get("wide", {}).get("samples a second", {})
+    parts = [HEAD, GROWTH, growth(found)]
     for name in charts(figures):
         parts.append(f"## {TITLES[name]}\n\n![](scale/{name}.svg)")
         if name == "step":
@@ -101,6 +105,7 @@ def text(figures: Mapping[str, Any], feeding: Mapping[str, Any]) -> str:
         parts.append(fill(SAID[name], 120, break_on_hyphens=False))
     if missing := sorted(TITLES.keys() - charts(figures).keys()):
         parts.append(f"Not measured yet: {', '.join(missing)} (`python -m benchmarks.scale {' '.join(missing)}`).")
+    parts += [PROCESSORS, processors(found), SETS_HEAD, sets(found)]
     parts += ["## 3.3 million images with 100 regions on eight H200, calculated", paper(rates.get("1 process"))]
     parts.append(
         "`examples/nodes.sh` has the command for several machines, for each system. `python -m benchmarks.gpu` "
@@ -111,9 +116,24 @@ def text(figures: Mapping[str, Any], feeding: Mapping[str, Any]) -> str:
 
 HEAD = """# How cost grows
 
-`python -m benchmarks.scale page` makes this page from `benchmarks/results/scale.json`. The machine was not idle, so
-rely on CPU seconds and ratios more than on times. The figures for eight GPUs are calculated from stated
-assumptions; [one GPU](results/gpu.md) was measured."""
+`python -m benchmarks.scale page` makes this page from `benchmarks/results`. The machine was not idle, so rely on CPU
+seconds and ratios more than on times. The figures for eight GPUs are calculated from stated assumptions; [one
+GPU](results/gpu.md) was measured."""
+GROWTH = """## In short
+
+A step's words, regions, pictures and layers, and the other tables below, each from its smallest to its largest size.
+"Width" is that of a small Unified VLP in self-critical training. In a layer's matrix products, operations grow with the
+square of the width (computed). A step of a small model also has work that does not."""
+PROCESSORS = """## Processors
+
+Speed relative to other code in the same run, by the instructions of the processor. `not measured`: no page of results
+has it. [The log](../experiments/LOG.md) has earlier figures of a processor without AMX. [All
+comparisons](results/speed.md) name their processor; those before 2026-11-30 record only whether it had AMX."""
+SETS_HEAD = """## Conceptual 12M and LAIT
+
+One pre-training on 12 million images with Unified VLP, and one on LAIT's 10 million with ImageBERT. A measured figure
+comes from the page of its link; no set was trained. Mining LAIT is not included. With one H100, the loader alone was
+[faster than the step](results/gpu.md), from memory; slower disks delay training."""
 TITLES = {"step": "A step", "processes": "Processes", "store": "Stores", "gallery": "Galleries"}
 FIRST = {"processes": "processes", "store": "records", "gallery": "vectors"}
 SAID = {
@@ -133,12 +153,10 @@ SAID = {
 
 
 def write(figures: Mapping[str, Any]) -> None:
-    kept = RESULTS / "loader.json"
-    feeding: dict[str, Any] = json.loads(kept.read_text())["figures"] if kept.exists() else {}
     (DOCS / "scale").mkdir(exist_ok=True)
     for name, made in charts(figures).items():
         names = sorted({curve.name for chart in made for curve in chart.curves})
         drawings = [draw(chart) for chart in made]
         svg = environment().get_template("plot.svg.jinja").render(drawings=drawings, hues=dict.fromkeys(names, 0))
         (DOCS / "scale" / f"{name}.svg").write_text(svg)
-    (DOCS / "scale.md").write_text(text(figures, feeding))
+    (DOCS / "scale.md").write_text(text(saved()))

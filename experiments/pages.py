@@ -81,7 +81,7 @@ def pages(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def speed(rows: str, found: Mapping[str, Any]) -> list[str]:
-    """Return a table of benchmarks beside their peer and their limit. Each line of `rows` has a file, work, peer,
+    """Return a table of benchmarks with their peer and their limit. Each line of `rows` has a file, work, peer,
     ratio, limit and floor, divided by `|`. Ratio and floor are paths of figures, or `A : B` for A divided by B."""
 
     def share(file: str, wanted: str) -> str:
