@@ -43,13 +43,8 @@ def save_result(name: str, command: str, figures: dict[str, Any], folder: Path =
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}.json"
-    record = {
-        "command": without_folders(command),
-        "date": date,
-        "commit": commit_of(root, made_by),
-        "machine": machine(),
-        "figures": figures,
-    }
+    record: dict[str, Any] = {"command": without_folders(command), "date": date}
+    record |= {"commit": commit_of(root, made_by), "machine": machine(), "figures": figures}
     path.write_text(json.dumps(record, indent=2) + "\n")
     return path
 

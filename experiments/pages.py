@@ -67,16 +67,7 @@ def pages(found: Mapping[str, Any]) -> dict[str, str]:
         f"results/{name}.md": "\n".join(_details(ABOUT.get(name, {}).get("tables", ""), *part, found))
         for name, part in parts.items()
     }
-    about = ABOUT["speed"]
-    table = [
-        f"# {about['title']}",
-        "",
-        "[All results](../results.md)",
-        "",
-        about["tables"],
-        *speed(about["rows"], found),
-    ]
-    made["results/speed.md"] = "\n".join([*table, ""])
+    made["results/speed.md"] = "\n".join([ABOUT["speed"]["tables"], *speed(ABOUT["speed"]["rows"], found), ""])
     return {"results.md": "\n".join([HEAD, *_overview(found)]), "papers.md": papers.page(found)} | made
 
 
@@ -87,18 +78,20 @@ def speed(rows: str, found: Mapping[str, Any]) -> list[str]:
     def share(file: str, wanted: str) -> str:
         known = {"1": 1} | {" / ".join(path): leaf for path, leaf in leaves(found[file]["figures"])}
         over, _, under = wanted.partition(" : ")
-        if missing := {over, under or "1"} - known.keys():
-            raise ValueError(f"{file}: no figure at {min(missing)}; correct the row of speed in about.toml")
-        return number(round(known[over] / known[under or "1"], 2))
+        return number(round(known[over] / known[under or "1"], 2)) if wanted else "–"
 
     lines = []
-    for row in filter(None, map(str.strip, rows.splitlines())):
+    for row in rows.strip().splitlines():
         file, work, peer, ratio, limit, floor = (part.strip() for part in row.split("|"))
         made, machine = found[file], found[file]["machine"]
-        cells = (f"[{work}]({file}.md)", peer or "–", share(file, ratio) if ratio else "–")
-        reached = f"{share(file, floor)} ({limit})" if floor else "–"
         processor = made["figures"].get("GPU") or ("AMX" if machine["amx"] else machine.get("instructions", "no AMX"))
-        lines.append((*cells, reached, processor, made["date"], made["commit"].replace(" with changes", ", changed")))
+        cells = (
+            f"[{work}]({file}.md)",
+            peer or "–",
+            share(file, ratio),
+            share(file, floor) + (limit and f" ({limit})"),
+        )
+        lines.append((*cells, processor, made["date"], made["commit"].replace(" with changes", ", changed")))
     return markdown(("work", "peer", "ratio", "floor", "processor", "date", "commit"), lines)
 
 
