@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.mark.parametrize(
     ("command", "saved"),
     [
-        ("python -m b /work/x/demo/caption /tmp/s/pictures/ --n 3", "python -m b caption pictures --n 3"),
+        ("python -m b /srv/x/demo/caption /tmp/s/pictures/ --n 3", "python -m b caption pictures --n 3"),
         ("python -m b --data true=/home/me/true ../../me/store ~/runs", "python -m b --data true=true store runs"),
         ("python -m b 'tfjs:/tmp/a.tgz#nanodet'", "python -m b 'tfjs:a.tgz#nanodet'"),
         ("python -m b C:\\Users\\me\\demo", "python -m b demo"),
