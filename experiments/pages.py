@@ -33,6 +33,8 @@ all figures of the study, with command, machine, date and commit.
 """
 SPEED_HEAD = """## Speed
 
+[One table](results/speed.md) has each work with its peer and its limit, measured in the same run.
+
 The machine was not idle, so compare only the figures of one page, which are from one run. Each library
 runs with its default settings: Diptych keeps freed memory, and the other library returns it after each step. In the
 rows "memory kept", the other library keeps its freed memory too. The goals for training steps and beam search were set
@@ -65,7 +67,32 @@ def pages(found: Mapping[str, Any]) -> dict[str, str]:
         f"results/{name}.md": "\n".join(_details(ABOUT.get(name, {}).get("tables", ""), *part, found))
         for name, part in parts.items()
     }
+    made["results/speed.md"] = "\n".join([ABOUT["speed"]["tables"], *speed(ABOUT["speed"]["rows"], found), ""])
     return {"results.md": "\n".join([HEAD, *_overview(found)]), "papers.md": papers.page(found)} | made
+
+
+def speed(rows: str, found: Mapping[str, Any]) -> list[str]:
+    """Return a table of benchmarks with their peer and their limit. Each line of `rows` has a file, work, peer,
+    ratio, limit and floor, divided by `|`. Ratio and floor are paths of figures, or `A : B` for A divided by B."""
+
+    def share(file: str, wanted: str) -> str:
+        known = {"1": 1} | {" / ".join(path): leaf for path, leaf in leaves(found[file]["figures"])}
+        over, _, under = wanted.partition(" : ")
+        return number(round(known[over] / known[under or "1"], 2)) if wanted else "–"
+
+    lines = []
+    for row in rows.strip().splitlines():
+        file, work, peer, ratio, limit, floor = (part.strip() for part in row.split("|"))
+        made, machine = found[file], found[file]["machine"]
+        processor = made["figures"].get("GPU") or ("AMX" if machine["amx"] else machine.get("instructions", "no AMX"))
+        cells = (
+            f"[{work}]({file}.md)",
+            peer or "–",
+            share(file, ratio),
+            share(file, floor) + (limit and f" ({limit})"),
+        )
+        lines.append((*cells, processor, made["date"], made["commit"].replace(" with changes", ", changed")))
+    return markdown(("work", "peer", "ratio", "floor", "processor", "date", "commit"), lines)
 
 
 def claims(root: Path) -> dict[str, str]:

@@ -269,7 +269,7 @@ SPEED: tuple[tuple[str, Path, str], ...] = (
     (
         "fingerprints",
         ("of an image", "640 x 480", "fingerprint_ms"),
-        "Computing the fingerprint of a 640 x 480 image: ms",
+        "Computing the fingerprint of a 640 x 480 image, former hash: ms",
     ),
     ("cider", ("ratio", "reward"), "CIDEr-D as a reward: speed relative to pycocoevalcap"),
     ("loader", ("samples_per_second", "diptych, 2 threads"), "Loader, 2,048 values per region: samples per second"),

@@ -14,7 +14,7 @@ from diptych.metrics.bootstrap import Interval
 from diptych.tasks.scores import Score
 from experiments import papers
 from experiments.figures import of_interval
-from experiments.pages import results
+from experiments.pages import results, speed
 from experiments.tables import Column, Pivot, at_chance, in_full, number, whole
 
 FIGURES = {
@@ -123,3 +123,26 @@ def test_a_row_s_cost_names_its_stores_and_their_size() -> None:
     rows = [line for line in pages["vl-bert"].splitlines() if "CC-OVER50" in line]
     assert rows
     assert all("| – | `vl-bert/pretrain`" in row and "| – | CC-OVER50" in row for row in rows)
+
+
+def test_the_table_of_speed_by_hand() -> None:
+    result = {"date": "2026-11-30", "commit": "abc", "machine": {"amx": False, "instructions": "AVX2"}}
+    found = {
+        "a": result | {"figures": {"rates": {"ours": 30, "theirs": 12, "copy": 40}}},
+        "b": result | {"figures": {"over import": 1.6}, "machine": {"amx": True}},
+        "c": result | {"figures": {"share": 0.5}, "machine": {"amx": False}, "commit": "d with changes"},
+    }
+    rows = """
+    a | Reading | theirs | rates / ours : rates / theirs | a copy | rates / ours : rates / copy
+    b | Start | | | `import` | 1 : over import
+    c | Mining | old | share | |
+    """
+    assert list(speed(rows, found)) == [
+        "| work | peer | ratio | floor | processor | date | commit |",
+        "|---|---|---|---|---|---|---|",
+        "| [Reading](a.md) | theirs | 2.5 | 0.75 (a copy) | AVX2 | 2026-11-30 | abc |",
+        "| [Start](b.md) | – | – | 0.62 (`import`) | AMX | 2026-11-30 | abc |",
+        "| [Mining](c.md) | old | 0.5 | – | no AMX | 2026-11-30 | d, changed |",
+    ]
+    with pytest.raises(KeyError, match="sharre"):
+        list(speed("c | Mining | old | sharre | |", found))
