@@ -50,6 +50,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     (*SUBMIT, "--data", "mine.jsonl", "--out", "out", "--features", "PIPE"),
     (*SUBMIT, "--data", "store", "--out", "PIPE"),
     ("compare", "captioner", "captioner", "--data", "PIPE"),
+    ("compare", "captioner", "unified-vlp/table-2/unified-vlp/coco", "--data", "store", "--out", "PIPE"),
     ("rank", "--model", "retriever", "--data", "PIPE"),
     *(("rank", "--model", "retriever", "--data", "mine.jsonl", option, "PIPE")
       for option in ("--features", "--out", "--pairs")),
