@@ -3,7 +3,6 @@
 No code in the files is run, and nothing of a zip is written to disk.
 """
 
-import json
 import os
 import pickle
 import warnings
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from diptych.runtime.downloads import without_retries
 from diptych.runtime.errors import CheckpointError, DataError, explained, reason_of
-from diptych.runtime.files import bytes_of, text_of
+from diptych.runtime.files import bytes_of, parse_json, text_of
 from diptych.runtime.zipped import read_zipped
 
 Tensors = dict[str, Tensor]
@@ -210,7 +209,7 @@ def find_words(source: str | os.PathLike[str]) -> tuple[Path, bool | None] | Non
         return None
     settings = _beside(path, TOKENIZER)
     with explained(CheckpointError, f"{settings} is damaged", "copy it again, or pass --vocab"):
-        values = {} if settings is None else json.loads(text_of(settings))
+        values = {} if settings is None else parse_json(text_of(settings))
         lowercase = values.get("do_lower_case")
     return vocabulary, lowercase if isinstance(lowercase, bool) else None
 

@@ -147,9 +147,10 @@ def test_the_vocabulary_lies_beside_the_weights(tmp_path, monkeypatch):
     assert vocabulary_settings(["init=none"]) == vocabulary_settings([]) == []
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda name, file, **_: str(tmp_path / file))
     assert find_words("someone/bert") == (tmp_path / "vocab.txt", False)
-    (tmp_path / "tokenizer_config.json").write_text("[]")
-    with pytest.raises(CheckpointError, match=r"tokenizer_config\.json is damaged"):
-        find_words(tmp_path)
+    for damaged in ("[]", "[" * 200_000):
+        (tmp_path / "tokenizer_config.json").write_text(damaged)
+        with pytest.raises(CheckpointError, match=r"tokenizer_config\.json is damaged"):
+            find_words(tmp_path)
 
 
 @pytest.mark.parametrize(

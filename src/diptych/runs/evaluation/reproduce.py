@@ -66,10 +66,10 @@ def markdown(report: Mapping[str, Any]) -> str:
 
 def _compared(name: str, part: TablePart, column: str, printed: str, scores: Scores) -> dict[str, Any]:
     """Return a number with its score, and if it passes; None: there is no such score, and `result` has the reason."""
-    told = {"column": f"{part.title} {column}", "score": name, "paper": printed}
+    shown = {"column": f"{part.title} {column}", "score": name, "paper": printed}
     if name not in scores:
         reason = unavailable(name) if name in JAVA_METRICS else "these data give no such score"
-        return told | {"passes": None, "result": f"not scored: {reason}"}
+        return shown | {"passes": None, "result": f"not scored: {reason}"}
     here = f"{scores[name].value:.{len(printed.partition('.')[2])}f}"  # with the paper's number of digits
     passes = abs(float(here) - float(printed)) <= TOLERANCE * float(printed) + 1e-9  # decimal numbers are not exact
-    return {**told, **scores[name].to_json(), "here": here, "passes": passes, "result": ("fail", "pass")[passes]}
+    return {**shown, **scores[name].to_json(), "here": here, "passes": passes, "result": ("fail", "pass")[passes]}
