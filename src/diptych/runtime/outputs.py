@@ -62,11 +62,13 @@ def refuse_folder(folder: Path, kind: Kind | None) -> None:
 
 
 def claim(folder: Path, kind: Kind) -> list[Path]:
-    """Create a folder of this kind with its marker, or accept an existing one.
+    """Create a folder of this kind with its marker, or accept an existing one. Under torchrun, rank 0 does it for all.
 
     Return the folders that were created, innermost first.
     """
     refuse_folder(folder, kind)
+    if os.environ.get("RANK", "0") != "0":  # its marker could replace one in which rank 0 has listed files already
+        return []
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / MARKER).exists():  # written atomically, because other ranks may read it

@@ -73,9 +73,9 @@ def train(
     """Train `module` in place. If `folder` has checkpoints, resume from the latest.
 
     `validate(module, step)` returns scores; training maximises the value named `score`. Resuming requires the same
-    `fingerprint`, such as a hash of the recipe. `begin` is called after all checks, before files are written. `on_log`
-    is called on the first rank with each log line (`flat_line`); if it returns False, the run ends. The caller's number
-    of threads and random state are not changed. Raises Stopped after SIGTERM or Ctrl-C. Raises TrainingError,
+    `fingerprint`, such as a hash of the recipe. On the first rank, `begin` is called after all checks, before files are
+    written, and `on_log` with each log line (`flat_line`); if it returns False, the run ends. The caller's number of
+    threads and random state are not changed. Raises Stopped after SIGTERM or Ctrl-C. Raises TrainingError,
     CheckpointError or RecipeError if the run fails.
     """
     if (training.validate_every is not None) != (validate is not None and score is not None):
@@ -89,7 +89,7 @@ def train(
             module.to(ranks.device), optimizer, training, folder, validate, score or "", fingerprint, ranks, on_log
         )
         run.prepare(updates, batches)
-        if begin is not None:
+        if begin is not None and ranks.first:
             begin()
         return run.go(console)
 

@@ -55,6 +55,18 @@ def test_ranks_claim_a_folder_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (out / MARKER).read_text() == "diptych run\n"
 
 
+def test_only_the_first_rank_writes_the_marker_and_removes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A marker by another rank, late, would lack the files that the first rank has listed in its own."""
+    out = tmp_path / "out"
+    monkeypatch.setenv("RANK", "1")
+    with outputs.taken(out, "run"):
+        assert not out.exists()
+        monkeypatch.setenv("RANK", "0")
+        outputs.claim(out, "run")
+        monkeypatch.setenv("RANK", "1")
+    assert [path.name for path in out.iterdir()] == [MARKER]
+
+
 def test_a_rank_that_comes_while_the_marker_is_written_may_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
