@@ -26,7 +26,7 @@ import diptych, json
 diptych.Dataset.from_rows([json.loads(line) for line in open("photos.jsonl")])
 """
 DIPTYCH = ["-m", "diptych.cli"]
-TORCH, CAPTION = "python -c 'import torch'", "diptych caption PHOTO --model captions"
+TORCH, CAPTION = "python -c 'import torch'", "diptych caption PHOTO --model photos"
 READY = "serving on"
 
 
@@ -54,7 +54,7 @@ def main(folder: Path) -> None:
         searching = ["search", "two dogs", "--images", "photos", "--model", "search", "--cache", f"{cache}/vectors"]
         commands = {
             TORCH: ["-c", "import torch"],
-            CAPTION: [*DIPTYCH, "caption", str(photo), "--model", "captions"],
+            CAPTION: [*DIPTYCH, "caption", str(photo), "--model", "photos"],
             "diptych search TEXT --images photos --model search": [*DIPTYCH, *searching],
             "diptych check photos.jsonl": [*DIPTYCH, "check", "photos.jsonl"],
             "Dataset.from_rows": ["-c", ROWS],

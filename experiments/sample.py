@@ -50,8 +50,8 @@ def round_weights(module: nn.Module) -> None:
             tensor.copy_(tensor.bfloat16())
 
 
-def pack(model: ModelFolder, store: Store, target: Path) -> None:
-    """Write the model with rounded weights, and some images of the test split, to `target`."""
+def pack(model: ModelFolder, store: Store, target: Path, pictures: int = PICTURES) -> None:
+    """Write the model with rounded weights, and the first images of the test split, to `target`."""
     assert model.detector is not None
     assert model.recipe is not None
     detector: Any = load_detector(model.detector)
@@ -65,7 +65,7 @@ def pack(model: ModelFolder, store: Store, target: Path) -> None:
         for picture in target.glob("*.png"):  # images of an earlier sample, with which `save` refuses the folder
             picture.unlink()
         replace(model, contract=contract, recipe=recipe, detector=Path(temporary)).save(target)
-    for index in store.split("test")[:PICTURES]:
+    for index in store.split("test")[:pictures]:
         image = store.record(index).image
         assert image is not None
         shutil.copyfile(image, target / Path(image).name)

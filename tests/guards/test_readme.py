@@ -36,9 +36,10 @@ def test_each_command_begins_with_a_verb_that_exists() -> None:
             assert verb in verbs, f"{page.name} names `diptych {verb}`"
 
 
-def test_one_line_runs_the_main_job_and_one_the_tests() -> None:
-    commands = re.findall(r"^    (pip install -q uv && .*)$", README, re.MULTILINE)
-    assert commands == ["pip install -q uv && uv run diptych demo", "pip install -q uv && uv run --group dev pytest"]
+def test_one_line_captions_a_photograph_one_runs_the_main_job_and_one_the_tests() -> None:
+    commands = re.findall(r"^    pip install -q uv && (.*)$", README, re.MULTILINE)
+    photograph = "uv run diptych caption docs/photos/cat.jpg --model photos"
+    assert commands == [photograph, "uv run diptych demo", "uv run --group dev pytest"]
 
 
 def commands() -> list[list[str]]:

@@ -40,7 +40,7 @@ Show = Annotated[
     Path | None, OutFolder("drawings"), Option(help="Folder to write each image to, with what was found drawn into it.")
 ]
 Lines = Annotated[Path | None, OutFile(), Option(help="File to write the answers to; default: print them.")]
-NO_MODEL = "Missing --model FOLDER (or --server URL of a running service); `--model sample` comes with Diptych"
+NO_MODEL = "Missing --model FOLDER (or --server URL of a running service); `--model photos` comes with Diptych"
 USUAL = {"as_json": False, "device": "auto", "precision": "auto"}
 
 

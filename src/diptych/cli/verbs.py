@@ -22,7 +22,7 @@ from diptych.runtime.terminal import begin
 from diptych.runtime.verbs import TASK_VERBS
 
 USE, TRAIN, DATA, SHARE, WORLD = PANELS = ("Use", "Train", "Data", "Share", "World")  # headings in --help
-NO_MODEL = "Missing --model FOLDER (or --server URL of a running service); `--model sample` comes with Diptych"
+NO_MODEL = "Missing --model FOLDER (or --server URL of a running service); `--model photos` comes with Diptych"
 VALUED = {"--model", "--server", "--out", "--device", "--precision", "--revision", "--features", "--show"}
 
 

@@ -12,6 +12,7 @@ from PIL import Image
 from diptych.data.store.tokens import Tokens
 from diptych.runs.folder import Architecture, ModelFolder
 from diptych.systems import SYSTEMS, find_recipe
+from diptych.vision.backbones.backbone import Backbone
 from diptych.vision.detectors.detector import Detector
 from diptych.vision.detectors.pooled import PooledDetector
 from diptych.vision.detectors.proposers.nanodet import NanodetProposer, NanodetShape
@@ -46,9 +47,11 @@ def drawn_detector() -> Detector:
 
 
 def detector_of_photographs() -> Detector:
-    """NanoDet without its weights: what is loaded does not depend on them."""
+    """NanoDet and EfficientNet-Lite without their weights: what is loaded does not depend on them."""
     shape = NanodetShape(side=64, stem=8, pyramid=8, classes=3)
-    return PooledDetector(NanodetProposer(shape, ("dog", "bird", "mat"), {}), None, Selection(most=4, least=2))
+    proposer = NanodetProposer(shape, ("dog", "bird", "mat"), {})
+    backbone = Backbone.of("timm/tf_efficientnet_lite0", 64, pretrained=False)
+    return PooledDetector(proposer, backbone, Selection(most=4, least=2))
 
 
 @pytest.mark.parametrize("made", [drawn_detector, detector_of_photographs])

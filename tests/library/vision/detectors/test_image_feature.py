@@ -75,7 +75,7 @@ def test_what_is_no_backbone_is_refused(tmp_path: Path):
 
 @pytest.mark.parametrize("option", ["--backbone", "--image-feature"])
 def test_without_a_network_the_error_names_the_import_of_a_backbone(option: str) -> None:
-    name = "timm/tf_efficientnet_lite2"
+    name = "timm/resnet18"
     command = f"diptych import detector grid:{name} --weights FILE --out FOLDER"
     remedy = f"With {option}, first run: {command}; then pass {option} FOLDER"
     with pytest.raises(CheckpointError, match=f"cannot get the weights of {name} .*{re.escape(remedy)}"):
