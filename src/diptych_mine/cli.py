@@ -42,7 +42,10 @@ class RunOptions:
 class JudgeOptions:
     """Options for the models that score pairs and images."""
 
-    scorer: str = Option("none", help="Scorer folder from `diptych mine scorer`, or none to keep every pair.")
+    scorer: str = Option(
+        "none",
+        help="Scorer folder from `diptych mine scorer`, clip:ARCHITECTURE/WEIGHTS, or none to keep every pair.",
+    )
     realism: str | None = Option(None, help="Judge of realism: folder, hub:ID or module:function; default: none.")
     nsfw: str | None = Option(
         None, help="Judge of unsafe images: folder, hub:ID, onnx:FILE or module:function; default: none."
@@ -180,6 +183,10 @@ def _scorer(name: str) -> dict[str, Any]:
     if name == "none":
         print("diptych: no scorer: all pairs that pass the rules are kept")
         return {}
+    from diptych_mine.judge.clip import CLIP, load_clip
+
+    if name.startswith(CLIP):
+        return {"scorer": name, "scorer_version": load_clip(name).version, "load_scorer": load_clip}
     from diptych_mine.scorer import load_scorer, scorer_version
 
     return {"scorer": name, "scorer_version": scorer_version(name), "load_scorer": load_scorer}

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,9 +17,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from diptych.cli import run_verb
-from diptych.runtime.errors import CheckpointError, DataError, DiptychError
+from diptych.core.folders import PACKAGED
+from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.vision.pictures import to_picture
 from diptych_mine import funnel
+from diptych_mine.judge.clip import load_clip
 from diptych_mine.judge.features import named_in, seen_and_named
 from diptych_mine.judge.judges import load_judge, scores_by
 from diptych_mine.judge.labelling import sample
@@ -29,7 +32,7 @@ from diptych_mine.judge.statistics import small
 from diptych_mine.layout import RunLayout
 from diptych_mine.lists import lists_of
 from diptych_mine.scorer import load_scorer, scorer_version, train_scorer
-from diptych_mine.settings import MiningSettings
+from diptych_mine.settings import MiningSettings, changed
 from diptych_world.book import Storybook
 from diptych_world.render import render
 from diptych_world.web.pictures import unnatural
@@ -37,6 +40,11 @@ from tests.support import toy
 
 from .conftest import run
 
+TINY_CLIP = {
+    "embed_dim": 8,
+    "vision_cfg": {"image_size": 32, "layers": 1, "width": 16, "head_width": 8, "patch_size": 16},
+    "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 8, "heads": 1, "layers": 1},
+}
 EXAMPLES = 24  # of each of a judge's folders
 
 
@@ -112,6 +120,42 @@ def test_a_scorer_learns_from_labels_and_is_used_by_a_run(
     assert all(row["score"] >= card["least"] for row in funnel.decisions(RunLayout(out)) if row["kept"] is not None)
     lines = [json.loads(line) for path in out.glob("records/*") for line in path.read_text().splitlines()]
     assert {line["by"].rpartition("/")[2] for line in lines} == {card["version"]}
+
+
+def test_a_clip_model_scores_pairs_without_labels(
+    small_web: Path, mined: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """A small random one: its cosines are those of open_clip, and a run keeps the best pairs by them."""
+    import open_clip
+
+    (tmp_path / "tiny-clip.json").write_text(json.dumps(TINY_CLIP))
+    open_clip.add_model_config(tmp_path)
+    torch.manual_seed(0)
+    network = open_clip.create_model("tiny-clip", pretrained=None).eval()
+    save_file(network.state_dict(), tmp_path / "clip.safetensors")
+    name = f"clip:tiny-clip/{tmp_path / 'clip.safetensors'}"
+    files = [(PACKAGED / "sample" / one).read_bytes() for one in ("000000.png", "000001.png")]
+    texts = ["a red kite", "a dog that sleeps", "a red kite"]
+    pairs = [Pair(text, "alt", files[number]) for text, number in zip(texts, (0, 1, 1), strict=True)]
+    scores = load_clip(name).score(pairs)
+    prepare, tokenise = open_clip.create_model_and_transforms("tiny-clip")[2], open_clip.get_tokenizer("tiny-clip")
+    with torch.no_grad():
+        for pair, score in zip(pairs, scores, strict=True):
+            seen = network.encode_image(prepare(Image.open(BytesIO(pair.picture)))[None])
+            read = network.encode_text(tokenise([pair.text]))
+            assert score == pytest.approx(float(torch.cosine_similarity(seen, read)), abs=1e-5)
+    out = tmp_path / "out"
+    shutil.copytree(mined[0], out)
+    more = {"scorer": name, "scorer_version": load_clip(name).version, "load_scorer": load_clip}
+    settings = changed(MiningSettings(offline=True), ["rules.score=-1"])
+    assert run(out, small_web / "warc", settings=settings, **more)["kept"] > 0
+    chosen = [row["score"] for row in funnel.decisions(RunLayout(out)) if row["kept"] is not None]
+    assert chosen
+    assert all(-1 <= score <= 1 for score in chosen)
+    with pytest.raises(RecipeError, match="open_clip has no 'ViT-B-31'; did you mean ViT-B-32"):
+        load_clip("clip:ViT-B-31/openai")
+    with pytest.raises(RecipeError, match="names no weights; pass open_clip/ViT-B-32/WEIGHTS"):
+        load_clip("clip:ViT-B-32/none.safetensors")
 
 
 def test_a_scorer_that_is_trained_again_is_another(labels: Path, tmp_path: Path) -> None:

@@ -138,6 +138,5 @@ def _renamed(tensors: dict[str, Tensor], network: nn.Module) -> dict[str, Tensor
     """Leave the classifier out. Weights of EfficientNet-PyTorch, in the same order, get timm's names."""
     kept = {key: value for key, value in tensors.items() if not key.startswith(("classifier.", "_fc."))}
     wanted = network.state_dict()
-    if FIRST_OF_EFFICIENTNET in kept and len(kept) == len(wanted):
-        return dict(zip(wanted, kept.values(), strict=True))
-    return kept
+    in_order = FIRST_OF_EFFICIENTNET in kept and len(kept) == len(wanted)
+    return dict(zip(wanted, kept.values(), strict=True)) if in_order else kept

@@ -29,6 +29,17 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
 
     Raises RecipeError for unknown names, and CheckpointError for unreadable weights.
     """
+    model, model_config = loaded(name, side, weights, pretrained)
+    visual = model.visual
+    size = int(visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size)
+    mean, deviation = (cast(Three, tuple(visual.preprocess_cfg[key])) for key in ("mean", "std"))
+    config = {key: model_config[key] for key in ("embed_dim", "vision_cfg")}
+    config["quick_gelu"] = bool(model_config.get("quick_gelu", False))
+    return OpenedNetwork(_LastMap(visual.float().eval()), size, mean, deviation, config)
+
+
+def loaded(name: str, side: int | None, weights: Path | None, pretrained: bool) -> tuple[Any, Mapping[str, Any]]:
+    """Return a model ARCHITECTURE/WEIGHTS as open_clip loads it, and its configuration. Raises as `opened`."""
     with requires_extra(f"open_clip/{name}", "open-clip"):
         import open_clip
     architecture, _, tag = name.partition("/")
@@ -43,18 +54,11 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     normal = open_clip.get_pretrained_cfg(architecture, tag) if tag else {}
     preprocess = {key: normal[key] for key in ("mean", "std") if key in normal}
     settings = {"force_image_size": side, "pretrained_text": False, "force_preprocess_cfg": preprocess}
-    if pretrained or weights is not None:
-        whose = f"open_clip/{name if weights is None else architecture}"
-        with reading_weights(whose, weights, _address(normal)):
-            model = _created(open_clip, architecture, pretrained=tag if weights is None else str(weights), **settings)
-    else:
-        model = _created(open_clip, architecture, pretrained=None, **settings)
-    visual = model.visual
-    size = int(visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size)
-    mean, deviation = (cast(Three, tuple(visual.preprocess_cfg[key])) for key in ("mean", "std"))
-    config = {key: model_config[key] for key in ("embed_dim", "vision_cfg")}
-    config["quick_gelu"] = bool(model_config.get("quick_gelu", False))
-    return OpenedNetwork(_LastMap(visual.float().eval()), size, mean, deviation, config)
+    if not pretrained and weights is None:
+        return _created(open_clip, architecture, pretrained=None, **settings), model_config
+    whose, source = (name, tag) if weights is None else (architecture, str(weights))
+    with reading_weights(f"open_clip/{whose}", weights, _address(normal)):
+        return _created(open_clip, architecture, pretrained=source, **settings), model_config
 
 
 def built(described: Mapping[str, Any]) -> nn.Module:
