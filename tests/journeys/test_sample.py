@@ -56,9 +56,14 @@ def test_its_detector_goes_by_its_name() -> None:
     assert open_detector("sample").contract == open_model(Path("sample")).contract
 
 
-def test_a_folder_of_that_name_goes_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_that_name_goes_before_it_but_not_a_folder_of_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sample").mkdir()
+    (tmp_path / "sample" / "0.png").write_bytes(PICTURES[0].read_bytes())
+    assert open_model(Path("sample")).folder == SAMPLE
+    (tmp_path / "sample" / ".diptych").write_text("diptych run\n")
     with pytest.raises(CheckpointError, match="sample is not a model folder"):
         diptych.load("sample")
 

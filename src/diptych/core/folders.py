@@ -7,10 +7,14 @@ DETECTOR, INNER = "detector", "model"
 PACKAGED = Path(__file__).parents[1] / "inference" / "packaged"  # folder of the models that come with Diptych
 
 
-def packaged(path: Path) -> Path:
-    """Return the folder of a packaged model if `path` is its name, such as `sample`, and no such path exists.
+MADE = (".diptych", "config.json", "detector.json")  # a folder with one of these is a model, a run or a detector
 
-    Otherwise return `path`.
+
+def packaged(path: Path) -> Path:
+    """Return the folder of a packaged model if `path` is its name, such as `photos`, and no model of that name is here.
+
+    A folder of images may have that name. Otherwise return `path`.
     """
     own = PACKAGED / path.name
-    return own if path == Path(path.name) and not path.exists() and own.is_dir() else path
+    named = path == Path(path.name) and own.is_dir()
+    return own if named and not any((path / one).exists() for one in MADE) else path
