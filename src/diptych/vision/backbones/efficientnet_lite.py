@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch.nn.functional import pad, relu6
 
 from diptych.runtime.errors import CheckpointError, RecipeError
 from diptych.runtime.weight_files import read_weights
@@ -48,11 +48,10 @@ class EfficientNetLite(nn.Module):
             read = write
         self.blocks = nn.Sequential(*stages)
         self.conv_head, self.bn2 = nn.Conv2d(read, HEAD, 1, bias=False), _norm(HEAD)
-        self.act = nn.ReLU6(inplace=True)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        cells = self.blocks(self.act(self.bn1(self.conv_stem(pixels))))
-        head: Tensor = self.act(self.bn2(self.conv_head(cells)))
+        cells = self.blocks(relu6(self.bn1(self.conv_stem(pixels))))
+        head: Tensor = relu6(self.bn2(self.conv_head(cells)))
         return head
 
 
@@ -69,14 +68,13 @@ class _Block(nn.Module):
         else:
             self.conv_dw, self.bn1 = _Same(read, read, kernel, stride, read), _norm(read)
             self.conv_pw, self.bn2 = nn.Conv2d(read, write, 1, bias=False), _norm(write)
-        self.act = nn.ReLU6(inplace=True)
 
     def forward(self, cells: Tensor) -> Tensor:
         if self.expands:
-            inner = self.act(self.bn2(self.conv_dw(self.act(self.bn1(self.conv_pw(cells))))))
+            inner = relu6(self.bn2(self.conv_dw(relu6(self.bn1(self.conv_pw(cells))))))
             out: Tensor = self.bn3(self.conv_pwl(inner))
         else:
-            out = self.bn2(self.conv_pw(self.act(self.bn1(self.conv_dw(cells)))))
+            out = self.bn2(self.conv_pw(relu6(self.bn1(self.conv_dw(cells)))))
         return out + cells if self.adds else out
 
 
