@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from diptych.data.store.store import Store
 from diptych.data.store.tokens import Tokens
 from diptych.runtime.configs import derive
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
+from diptych.runtime.files import SETTLED
 from diptych.runtime.lock import held
 from diptych.systems import RECIPES, find_recipe
 from tests.library.api.conftest import TINY
@@ -72,6 +74,8 @@ def test_the_same_call_returns_the_finished_run(
     def again(**changes: Any) -> Run:
         return finetune("caption", world, pretrained.folder, steps=2, batch_size=8, **changes)
 
+    settled = max(path.stat().st_ctime_ns for path in world.rglob("*")) + SETTLED
+    time.sleep(max(0, settled - time.time_ns()) / 1e9 + 0.01)  # before, each call gives an image another stamp
     first, lines = again(), list[Any]()
     written = {path: path.stat().st_mtime_ns for path in first.folder.rglob("*") if path.is_file()}
     assert again(on_log=lines.append).folder == first.folder
