@@ -40,9 +40,9 @@ PAGE = Path(__file__).parent.parent / "docs/photos.md"
 INTRODUCTION = """# Captions by the packaged model
 
 `diptych caption PHOTO --model photos` gives these captions. The photographs are in the public domain or CC0. Seven come
-with scikit-image 0.24, by NASA, SpaceX, Lav Varshney, Rachel Michetti, Stéfan van der Walt and the Middlebury stereo
-data. The officer comes with matplotlib, by the US Navy. None was chosen by its caption. See also [how good the model
-is](results/photos.md), and [its sources](../src/diptych/inference/packaged/photos/README.md).
+with scikit-image 0.24, by NASA, SpaceX, Lav Varshney, Rachel Michetti and Stéfan van der Walt. The officer comes with
+matplotlib, by the US Navy. None was chosen by its caption. See also [how good the model is](results/photos.md), and
+[its sources](../src/diptych/inference/packaged/photos/README.md).
 
 | photograph | caption |
 |---|---|

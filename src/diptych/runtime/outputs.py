@@ -21,6 +21,7 @@ from typing import Literal, get_args
 from diptych.runtime.errors import CheckpointError, DiptychError, OutputError, explained
 from diptych.runtime.files import (
     MARKER,
+    aside,
     files_below,
     is_aside,
     is_stream,
@@ -62,17 +63,20 @@ def refuse_folder(folder: Path, kind: Kind | None) -> None:
 
 
 def claim(folder: Path, kind: Kind) -> list[Path]:
-    """Create a folder of this kind with its marker, or accept an existing one. Under torchrun, rank 0 does it for all.
+    """Create a folder of this kind with its marker, or accept an existing one.
 
     Return the folders that were created, innermost first.
     """
     refuse_folder(folder, kind)
-    if os.environ.get("RANK", "0") != "0":  # its marker could replace one in which rank 0 has listed files already
-        return []
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / MARKER).exists():  # written atomically, because other ranks may read it
-        write_atomically(folder / MARKER, f"diptych {kind}\n".encode())
+        own = aside(folder / MARKER)
+        write_atomically(own, f"diptych {kind}\n".encode())
+        # A link, unlike a rename, does not replace the marker of another rank, which may list files already.
+        with suppress(OSError):  # there is one, or the disk has no links
+            os.link(own, folder / MARKER)
+        own.unlink() if (folder / MARKER).exists() else own.replace(folder / MARKER)
     return made
 
 

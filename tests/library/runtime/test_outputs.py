@@ -55,16 +55,25 @@ def test_ranks_claim_a_folder_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (out / MARKER).read_text() == "diptych run\n"
 
 
-def test_only_the_first_rank_writes_the_marker_and_removes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A marker by another rank, late, would lack the files that the first rank has listed in its own."""
-    out = tmp_path / "out"
-    monkeypatch.setenv("RANK", "1")
-    with outputs.taken(out, "run"):
-        assert not out.exists()
-        monkeypatch.setenv("RANK", "0")
+@pytest.mark.parametrize("links", [True, False])
+def test_a_late_marker_does_not_replace_one_that_lists_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """Another rank writes its marker and lists a file in it, between two lines of this one."""
+    out, write = tmp_path / "out", outputs.write_atomically
+
+    def meanwhile(path: Path, *content: bytes) -> None:
+        monkeypatch.undo()
+        if not links:
+            monkeypatch.setattr("os.link", lambda *_: os.open(tmp_path / "none", os.O_RDONLY))
         outputs.claim(out, "run")
-        monkeypatch.setenv("RANK", "1")
-    assert [path.name for path in out.iterdir()] == [MARKER]
+        outputs.write_noted(out, out / "tokenizer.json", b"{}")
+        write(path, *content)
+
+    monkeypatch.setattr(outputs, "write_atomically", meanwhile)
+    outputs.claim(out, "run")
+    assert outputs.is_unedited(out, out / "tokenizer.json")
+    assert sorted(path.name for path in out.iterdir()) == [MARKER, "tokenizer.json"]
 
 
 def test_a_rank_that_comes_while_the_marker_is_written_may_write(

