@@ -72,7 +72,7 @@ def captioned(detector: Path, root: Path) -> dict[str, Any]:
     baselines = baselines_of("caption", CAPTION.by_key(said), test, list(iterate(store, "train")), SCORES)
     return {
         "pictures_per_second": round(sum(SPLITS.values()) / seconds, 1),
-        "regions_per_picture": round(sum(store.region_count(i) for i in range(len(store))) / len(store), 1),
+        "regions_per_picture": round(float(store.region_counts(range(len(store))).mean()), 1),
         "labelled_scenes": SPLITS["train"],
         "steps": made.result.step,
         **{name: {"value": round(scores[name], 1)} | _rounded(baselines[name]) for name in SCORES},

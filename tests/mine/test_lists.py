@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -91,3 +92,35 @@ def test_a_caption_may_begin_with_an_address_and_a_label_is_no_caption(tmp_path:
     assert tabbed(tmp_path, (caption, URL)) == [InputLine(URL, (caption,))]
     assert tabbed(tmp_path, ("", URL, "kite, sky")) == [InputLine(URL)]
     assert tabbed(tmp_path, ("url", "caption"), (URL, "a", "kite")) == [InputLine(bad="other columns than the header")]
+
+
+def written(path: Path, header: bool) -> None:
+    texts = [f"a réd kite, {number}" for number in range(10)]
+    rows = [f"{URL}\t{text}" for text in texts]
+    match path.suffix:
+        case ".parquet":
+            pq.write_table(pa.table({"url": [URL] * 10, "caption": texts}), path, row_group_size=4)
+        case ".tsv":
+            path.write_bytes("\r\n \r\n".join([*["url\tcaption"] * header, *rows]).encode("utf-16"))
+        case ".jsonl":
+            entries = [json.dumps({"url": URL, "caption": text}, ensure_ascii=False) for text in texts]
+            path.write_bytes("\r".join(entries).encode("utf-8-sig"))
+
+
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("name", ["x.parquet", "x.tsv", "x.jsonl"])
+def test_the_shards_of_a_list_together_read_each_entry_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, header: bool
+) -> None:
+    """A shard that reads the whole list makes a list of millions take weeks."""
+    monkeypatch.setattr(inputs, "IN_A_SHARD", 3)
+    written(tmp_path / name, header)
+    (source,) = inputs.recognise([tmp_path / name], None)
+    plans = source.shards()
+    assert len({plan["key"] for plan in plans}) == len(plans) == 4
+    made, of = [], inputs._line
+    monkeypatch.setattr(inputs, "_line", lambda *given: made.append(given) or of(*given))
+    read = [[*islice(inputs.lines(tmp_path / name, source.kind, plan["start"]), plan["count"])] for plan in plans]
+    assert list(map(len, read)) == [3, 3, 3, 1]
+    assert [line.texts[0][-1] for shard in read for line in shard] == list("0123456789")
+    assert len(made) == 10

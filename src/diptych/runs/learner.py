@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import torch
 
 from diptych.core import Record, Sample, Task
@@ -338,9 +339,10 @@ def _choose(recipe: Recipe, store: Store) -> list[int]:
 
 def more_regions(store: Store, records: Sequence[int], most: int) -> Iterator[str]:
     """Yield a warning if images have more than `most` regions, the number that the model reads."""
-    over = [index for index in records if store.region_count(index) > most]
-    if over:
+    counts = store.region_counts(records)
+    over = np.flatnonzero(counts > most)
+    if len(over):
         yield (
             f"{len(over)} of {len(records)} images have more than {most} regions: the best {most} are kept "
-            f"(the first: {store.words(over[0]).key}, {store.region_count(over[0])})"
+            f"(the first: {store.words(records[over[0]]).key}, {counts[over[0]]})"
         )

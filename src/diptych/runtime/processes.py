@@ -24,7 +24,7 @@ from diptych.runtime.errors import DiptychError, RecipeError
 PROCESSES = min(4, os.cpu_count() or 1)
 
 # The fork server imports these modules once: they take seconds to import, and importing them starts no threads.
-LOADED_ONCE = ("torch._dynamo", "torchvision", "pydantic", "rich.console")
+LOADED_ONCE = ("torch", "torch._dynamo", "torchvision", "pydantic", "rich.console")
 
 Piece = TypeVar("Piece")
 Made = TypeVar("Made")
@@ -141,20 +141,21 @@ def torchrun_processes() -> int:
 
 
 def map_in_processes(
-    work: Callable[[Piece], Made], pieces: Iterable[Piece], processes: int, loaded: Sequence[str] = LOADED_ONCE
+    work: Callable[[Piece], Made], pieces: Iterable[Piece], processes: int, loaded: Sequence[str] | None = None
 ) -> Generator[Made, None, None]:
     """Yield `work(piece)` for each piece, in order, computed in `processes` processes.
 
     `work`, pieces and results must be picklable. This process computes them itself if `processes` is 1, or if `work` is
-    defined in a script or notebook. `loaded`: modules that `work` needs. At most two pieces per process are in progress
-    or wait to be yielded. An error of `work` is raised here, and ends the iteration. Closing the iterator waits only
-    for pieces in progress.
+    defined in a script or notebook. `loaded`: modules that `work` needs; None: those of LOADED_ONCE that this process
+    has loaded (to import all takes longer than small work). At most two pieces per process are in progress or wait to
+    be yielded. An error of `work` is raised here, and ends the iteration. Closing the iterator waits only for pieces in
+    progress.
     """
     if processes == 1 or b"__main__" in pickle.dumps(work):
         yield from map(work, pieces)
         return
     left = iter(pieces)
-    begin_loading(loaded)
+    begin_loading([one for one in LOADED_ONCE if one in sys.modules] if loaded is None else loaded)
     pool = ProcessPoolExecutor(processes, PoolContext(), initializer=_begin)
     # Signals interrupt the main thread alone. In another thread, no worker is started without being noted in the pool,
     # which would wait for ever at its end.

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from PIL import Image
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from diptych.runtime.extras import requires_extra
@@ -23,6 +24,7 @@ from diptych_mine.judge.scoring import Pair, Scorer
 
 CLIP = "clip:"  # prefix of the name in --scorer
 LEAST = 0.28
+BATCH = 32  # images that are encoded together: a large model takes gigabytes for hundreds
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,16 @@ class ClipScorer:
     @torch.inference_mode()
     def score(self, pairs: Sequence[Pair]) -> list[float]:
         bodies = {id(pair.picture): pair.picture for pair in pairs}
-        pictures = [Image.fromarray(shared_decoders().read(body, "the file")) for body in bodies.values()]
         rows = {key: number for number, key in enumerate(bodies)}
-        seen = normalize(self.model.encode_image(torch.stack([self.prepare(picture) for picture in pictures])), dim=1)
+        together = (list(bodies.values())[start : start + BATCH] for start in range(0, len(bodies), BATCH))
+        seen = normalize(torch.cat([self.model.encode_image(self._pixels(batch)) for batch in together]), dim=1)
         read = normalize(self.model.encode_text(self.tokenise([pair.text for pair in pairs])), dim=1)
         cosines: list[float] = (seen[[rows[id(pair.picture)] for pair in pairs]] * read).sum(1).tolist()
         return cosines
+
+    def _pixels(self, bodies: Sequence[bytes]) -> Tensor:
+        pictures = [Image.fromarray(shared_decoders().read(body, "the file")) for body in bodies]
+        return torch.stack([self.prepare(picture) for picture in pictures])
 
 
 @cache
@@ -56,7 +62,8 @@ def load_clip(name: str) -> Scorer:
         import open_clip
     architecture, _, weights = name.removeprefix(CLIP).partition("/")
     file = Path(weights) if Path(weights).is_file() else None
-    model, _ = loaded(architecture if file else f"{architecture}/{weights}".rstrip("/"), None, file, True)
+    way = f"as --scorer clip:{architecture}/FILE"
+    model, _ = loaded(architecture if file else f"{architecture}/{weights}".rstrip("/"), None, file, True, way)
     version = f"clip-{architecture}-{weights if file is None else sha256_of(file)[:16]}"
     settings = open_clip.transform.PreprocessCfg(**model.visual.preprocess_cfg)
     prepare = open_clip.transform.image_transform_v2(settings, is_train=False)

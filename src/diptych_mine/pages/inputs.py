@@ -3,9 +3,12 @@
 import hashlib
 import re
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import TextIOWrapper
+from itertools import accumulate, count, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,10 +59,11 @@ class MiningInput:
             return [spec | {"key": digest(self.kind, self.digest)}]
         if self.kind == "warc":
             return [spec | {"part": [*part], "key": digest(self.kind, self.digest, *part)} for part in parts]
-        count = len(html_files(self.path)) if self.kind == "html" else sum(1 for _ in lines(self.path, self.kind))
+        html = self.kind == "html"
+        begins = range(0, len(html_files(self.path)), IN_A_SHARD) if html else _places(self.path) or [0]
         return [
-            spec | {"start": start, "count": IN_A_SHARD, "key": digest(self.kind, self.digest, self.base, start)}
-            for start in range(0, max(count, 1), IN_A_SHARD)
+            spec | {"start": start, "count": IN_A_SHARD, "key": digest(self.kind, self.digest, self.base, number)}
+            for number, start in zip(count(0, IN_A_SHARD), begins, strict=False)
         ]
 
 
@@ -177,24 +181,58 @@ class InputLine:
     bad: str = ""
 
 
-def lines(path: Path, kind: str) -> Iterator[InputLine]:
-    """Yield the entries of a list.
+def lines(path: Path, kind: str, place: int = 0) -> Iterator[InputLine]:
+    """Yield the entries of a list, from a place on.
 
-    `kind`: `pairs` (image URLs with texts), `visit` (page URLs) or `pictures` (image files on this disk).
+    `kind`: `pairs` (image URLs with texts), `visit` (page URLs) or `pictures` (image files on this disk). `place`: one
+    of `_places`.
     """
-    with path.open("rb") as start:
-        if kind == "pairs" and start.read(4) == b"PAR1":
-            yield from _parquet(path)
-            return
-    tabbed, header = path.suffix.lower() == ".tsv", None
-    with opened_text(path, "replace") as file:
-        for number, text in enumerate(filter(str.strip, file)):
+    if _is_parquet(path):
+        yield from _parquet(path, place)
+        return
+    with _opened(path) as (file, header):
+        if place:
+            file.seek(place)
+        for text in filter(str.strip, file):
             if kind == "visit":
                 yield _line({"url": text.strip()})
-            elif not tabbed:
-                yield _json(text, kind)
-            elif number or (header := _header(text)) is None:
-                yield _tabbed(text, header)
+            else:
+                yield _tabbed(text, header) if _is_tabbed(path) else _json(text, kind)
+
+
+def _places(path: Path) -> Sequence[int]:
+    """Return where each IN_A_SHARD-th entry of a list begins: rows of a Parquet file, places (`tell`) of a text."""
+    if _is_parquet(path):
+        with _parquet_file(path) as file:
+            return range(0, file.metadata.num_rows, IN_A_SHARD)
+    places = []
+    with _opened(path) as (file, _):
+        rows = filter(str.strip, iter(file.readline, ""))  # a loop over the file itself would forbid `tell`
+        place = file.tell()
+        while sum(1 for _ in islice(rows, IN_A_SHARD)):
+            places.append(place)
+            place = file.tell()
+    return places
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[TextIOWrapper, dict[str, int] | None]]:
+    """Open the text of a list at its first entry; with the columns that the header of a TSV names, if it has one."""
+    with opened_text(path, "replace") as file:
+        first = next(filter(str.strip, iter(file.readline, "")), "")
+        header = _header(first) if _is_tabbed(path) else None
+        if header is None:
+            file.seek(0)
+        yield file, header
+
+
+def _is_tabbed(path: Path) -> bool:
+    return path.suffix.lower() == ".tsv"
+
+
+def _is_parquet(path: Path) -> bool:
+    with path.open("rb") as start:
+        return start.read(4) == b"PAR1"
 
 
 def _line(entry: Mapping[str, object], kind: str = "pairs") -> InputLine:
@@ -222,19 +260,30 @@ def texts_of(captions: object) -> tuple[str, ...]:
     return tuple(one for one in texts if isinstance(one, str) and one.strip())
 
 
-def _parquet(path: Path) -> Iterator[InputLine]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with explained(DataError, f"{path} is not a complete Parquet file", "copy the file again", pa.ArrowException):
-        file = pq.ParquetFile(path)
+def _parquet(path: Path, start: int) -> Iterator[InputLine]:
+    with _parquet_file(path) as file:
         names = file.schema_arrow.names
         roles = columns_of(names, COLUMNS)
         if not {"url", "caption"} <= roles.keys():
             raise DataError(f"{path} has the columns {', '.join(names)}; expected `url` with `caption` or `text`")
-        for batch in file.iter_batches(columns=[names[at] for at in roles.values()]):
-            for row in zip(*(map(_cell, batch[names[at]].to_pylist()) for at in roles.values()), strict=True):
+        ends = [*accumulate(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))]
+        groups = range(bisect_right(ends, start), file.num_row_groups)  # groups before the first row are not read
+        skipped = start - (ends[groups.start - 1] if groups.start else 0)
+        columns = [names[at] for at in roles.values()]
+        for batch in file.iter_batches(IN_A_SHARD, groups, columns):
+            kept, skipped = batch[skipped:], max(0, skipped - len(batch))
+            for row in zip(*(map(_cell, kept[name].to_pylist()) for name in columns), strict=True):
                 yield _line(dict(zip(roles, row, strict=True)))
+
+
+@contextmanager
+def _parquet_file(path: Path) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    damage, remedy = f"{path} is not a complete Parquet file", "copy the file again"
+    with explained(DataError, damage, remedy, pa.ArrowException), pq.ParquetFile(path) as file:
+        yield file
 
 
 def _cell(value: object) -> object:

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +106,7 @@ class _Shard:
             case "tar":
                 self._lines(tar_lines(path, spec["key"]))
             case kind:
-                every = inputs.lines(path, kind)
-                end = spec["start"] + spec["count"]
-                lines = (line for number, line in enumerate(every) if spec["start"] <= number < end)
+                lines = islice(inputs.lines(path, kind, spec["start"]), spec["count"])
                 self._lines(lines, inputs.HERE if kind == "pictures" else "", path.parent)
         self._settle()
 

@@ -71,13 +71,14 @@ class Loader(PickledWithoutCaches):
         self._to_samples = to_samples
         self._kept = CACHED if len(records) <= CACHED else POOL * batch_size  # records whose samples are kept in memory
         items, lengths = array("q"), array("q")  # lists of a million numbers would take 100 MB
-        for index in records if texts < batch_size else ():
-            if needs_regions and not store.region_count(index):
+        used = records if texts < batch_size else ()
+        for index, count in zip(used, self._region_counts(used), strict=True):
+            if needs_regions and not count:
                 self.without_regions.append(store.words(index).key)
                 continue
             for position, sample in enumerate(self._samples(index, False)):
                 items.extend((index, position))
-                lengths.append(len(sample) + self._region_count(index))
+                lengths.append(len(sample) + count)
         self._items = np.frombuffer(items, np.int64).reshape(-1, 2)
         if not items and texts < batch_size:
             raise DataError(
@@ -97,9 +98,11 @@ class Loader(PickledWithoutCaches):
 
         def made(index: int, flip: bool) -> tuple[Sample, ...]:
             record = words(index)
-            content = None if record.fingerprint is None else record.fingerprint[0]
             records = [record] if not flip else [] if is_foreign(record) else [mirrored(record)]
-            return tuple(replace(sample, content=content) for one in records for sample in to_samples(one))
+            samples = tuple(sample for one in records for sample in to_samples(one))
+            if record.fingerprint is None:
+                return samples
+            return tuple(replace(sample, content=record.fingerprint[0]) for sample in samples)
 
         return lru_cache(maxsize=2 * self._kept)(made)
 
@@ -175,9 +178,10 @@ class Loader(PickledWithoutCaches):
             regions = regions.first(self.most_regions(len(self._samples(index, False)[position].text)))
         return regions
 
-    def _region_count(self, index: int) -> int:
-        count = self.store.region_count(index)
-        return count if self.max_regions is None else min(count, self.max_regions)
+    def _region_counts(self, records: Sequence[int]) -> list[int]:
+        counts = self.store.region_counts(records)
+        most: list[int] = (counts if self.max_regions is None else counts.clip(max=self.max_regions)).tolist()
+        return most
 
 
 class _GlobalBatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -28,7 +28,7 @@ from diptych.runtime.files import refuse_endless
 
 class Shard(PickledWithoutCaches):
     def __init__(self, path: Path, entry: ShardEntry) -> None:
-        self.path, self._entry = path, entry
+        self.path, self._entry, self._name = path, entry, str(path)  # `os.stat` of a text is three times as fast
         self._verified = bytearray(entry.records)  # for each record, 1 if this process has checked its regions
 
     def __len__(self) -> int:
@@ -60,10 +60,13 @@ class Shard(PickledWithoutCaches):
 
         The file's size is checked first, because reading a truncated memory map kills the process (SIGBUS).
         """
-        # A file that was deleted after it was opened stays mapped, so it needs no check.
-        if self._tables and self.path.exists() and self.path.stat().st_size < self._bytes:
-            raise DataError("a file shrank while it was read; extract or copy the store again", shard=self.path.name)
-        return self._tables[table]
+        tables = self._tables
+        with suppress(FileNotFoundError):  # a file that was deleted after it was opened stays mapped
+            if os.stat(self._name).st_size < self._bytes:
+                raise DataError(
+                    "a file shrank while it was read; extract or copy the store again", shard=self.path.name
+                )
+        return tables[table]
 
     @cached_property
     def _columns(self) -> dict[str, Tensor]:
@@ -73,9 +76,9 @@ class Shard(PickledWithoutCaches):
         shards.check_columns(columns, int(self._rows("ends")[-1]), len(self), self.path)
         return columns
 
-    def region_count(self, row: int) -> int:
-        start, end = _span(self._rows("ends"), row)
-        return end - start
+    def region_counts(self, rows: Sequence[int]) -> npt.NDArray[np.int64]:
+        counts: npt.NDArray[np.int64] = np.diff(self._rows("ends"), prepend=0)[rows]
+        return counts
 
     def words(self, row: int) -> Record:
         return with_image(self._stored_words(row), lambda image: self.path.parent / image)

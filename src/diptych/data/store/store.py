@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +23,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
+from itertools import accumulate
 from pathlib import Path
 from typing import cast
 
@@ -64,7 +66,7 @@ class Store:
         self._join([Shard(folder / one.name, one) for one in self.shards])
 
     def _join(self, parts: Sequence[Shard | Store]) -> None:
-        self._parts, self._starts = parts, np.cumsum([0, *map(len, parts)])
+        self._parts, self._starts = parts, list(accumulate(map(len, parts), initial=0))
 
     @property
     def content(self) -> str:
@@ -72,14 +74,14 @@ class Store:
         return sha256_of_json([self.contract.to_json(), msgspec.to_builtins(self.shards)])
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return self._starts[-1]
 
     def _locate(self, index: int) -> tuple[int, int]:
         """Return the index of the shard (or of the joined store) that has a record, and the record's row there."""
         if not 0 <= index < len(self):
             raise IndexError(index)
-        part = int(np.searchsorted(self._starts, index, side="right")) - 1
-        return part, index - int(self._starts[part])
+        part = bisect_right(self._starts, index) - 1
+        return part, index - self._starts[part]
 
     def words(self, index: int) -> Record:
         """Return a record without its regions."""
@@ -106,9 +108,13 @@ class Store:
         hiding.hides_images = True
         return hiding
 
-    def region_count(self, index: int) -> int:
-        part, row = self._locate(index)
-        return self._parts[part].region_count(row)
+    def region_counts(self, indices: Sequence[int]) -> npt.NDArray[np.int64]:
+        """Return the number of regions of each of these records."""
+        counts, wanted = np.zeros(len(self), np.int64), np.asarray(indices, np.int64)
+        for part in np.unique(np.searchsorted(self._starts, wanted, side="right")) - 1:  # the others are not read
+            own = self._parts[part]
+            counts[self._starts[part] :][: len(own)] = own.region_counts(range(len(own)))
+        return counts[wanted]
 
     def split(self, name: str) -> list[int]:
         """Return the indices of the records of a split, or of several splits, such as `cc+sbu`."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from diptych.runtime.engine.outcome import Counts, Work
 from diptych.runtime.errors import RecipeError, nearest
-from diptych.runtime.processes import LOADED_ONCE, map_in_processes
+from diptych.runtime.processes import map_in_processes
 
 ENGINES = ("local", "ray")
 
@@ -27,12 +27,12 @@ def quiet() -> None:
 
 
 def run(
-    work: Work, names: Sequence[str], engine: str = "local", workers: int = 1, loaded: Sequence[str] = LOADED_ONCE
+    work: Work, names: Sequence[str], engine: str = "local", workers: int = 1, loaded: Sequence[str] | None = None
 ) -> Iterator[Counts]:
     """Yield `work(name)` for each name, in the order of `names`. `work` must be picklable.
 
-    `loaded`: modules that the local processes load only once, together. Errors of `work` are raised here; a
-    DiptychError keeps its class.
+    `loaded`: modules that the local processes load only once, together; see `map_in_processes`. Errors of `work` are
+    raised here; a DiptychError keeps its class.
     """
     quiet()
     if not names:

@@ -20,6 +20,7 @@ from diptych.vision.detectors.letterbox import letterbox
 from diptych.vision.detectors.weights import WEIGHTS, fill, read_detector_weights
 
 MOST_SIDE = 4096  # largest side in pixels of the input of a backbone
+FORMAT = torch.channels_last  # oneDNN's convolutions are then about 1.7 times as fast in EfficientNet
 # Prefix of a backbone's name -> module; the first that fits. Other names are torchvision's. Each module has
 # `opened(name, side, weights, pretrained)`, and `built(described)`, which downloads nothing and loads no weights.
 BACKBONES = {"timm/tf_efficientnet_lite": "efficientnet_lite", "timm/": "timm", "open_clip/": "open_clip",
@@ -73,7 +74,8 @@ class Backbone(nn.Module):
         """Return the last feature map of each image. Pixel values are 0 to 255."""
         pixels = squares.float() / 255
         mean, deviation = (pixels.new_tensor(of)[:, None, None] for of in (self.opened.mean, self.opened.deviation))
-        return cast(Tensor, self.trunk((pixels - mean) / deviation))
+        pixels = (pixels - mean) / deviation
+        return cast(Tensor, self.trunk(pixels.contiguous(memory_format=FORMAT)))
 
     @cached_property
     @torch.no_grad()

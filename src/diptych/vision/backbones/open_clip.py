@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from diptych.runtime.errors import RecipeError, nearest
 from diptych.runtime.extras import requires_extra
-from diptych.vision.backbones.opened import OpenedNetwork, Three, reading_weights
+from diptych.vision.backbones.opened import WITH_OPTION, OpenedNetwork, Three, reading_weights
 
 
 class _LastMap(nn.Module):
@@ -38,7 +38,9 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     return OpenedNetwork(_LastMap(visual.float().eval()), size, mean, deviation, config)
 
 
-def loaded(name: str, side: int | None, weights: Path | None, pretrained: bool) -> tuple[Any, Mapping[str, Any]]:
+def loaded(
+    name: str, side: int | None, weights: Path | None, pretrained: bool, way: str = WITH_OPTION
+) -> tuple[Any, Mapping[str, Any]]:
     """Return a model ARCHITECTURE/WEIGHTS as open_clip loads it, and its configuration. Raises as `opened`."""
     with requires_extra(f"open_clip/{name}", "open-clip"):
         import open_clip
@@ -57,7 +59,7 @@ def loaded(name: str, side: int | None, weights: Path | None, pretrained: bool) 
     if not pretrained and weights is None:
         return _created(open_clip, architecture, pretrained=None, **settings), model_config
     whose, source = (name, tag) if weights is None else (architecture, str(weights))
-    with reading_weights(f"open_clip/{whose}", weights, _address(normal)):
+    with reading_weights(f"open_clip/{whose}", weights, _address(normal), way):
         return _created(open_clip, architecture, pretrained=source, **settings), model_config
 
 

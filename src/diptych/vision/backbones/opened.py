@@ -20,6 +20,7 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SIDE = 224
 # Errors that the libraries raise for a file without the model's weights.
 UNREADABLE = (RuntimeError, StopIteration, EOFError, SafetensorError, UnpicklingError)
+WITH_OPTION = "with --weights"
 Three = tuple[float, float, float]
 
 
@@ -38,10 +39,13 @@ class OpenedNetwork:
 
 
 @contextmanager
-def reading_weights(name: str, weights: Path | None, address: str) -> Iterator[None]:
-    """Convert a library's errors to CheckpointError while it reads the file `weights`, or downloads weights (None)."""
+def reading_weights(name: str, weights: Path | None, address: str, way: str = WITH_OPTION) -> Iterator[None]:
+    """Convert a library's errors to CheckpointError while it reads the file `weights`, or downloads weights (None).
+
+    `way`: how the user passes a file, for errors.
+    """
     if weights is None:
-        remedy = f"download {address} on a machine with a network, and pass the file with --weights"
+        remedy = f"download {address} on a machine with a network, and pass the file {way}"
         with downloading(f"the weights of {name}", remedy):
             yield
         return

@@ -53,7 +53,7 @@ def test_what_leaves_no_place_for_it_is_left_out_before_anything_is_hidden(make_
         store, range(len(store)), captions, Always(), 20, seed=0, most_regions=lambda words: 1 + words % 2
     ).at(0, 0, 1)
     read = (batch.text_present.sum(1) - 1).tolist()  # without the word that the update adds
-    there = [store.region_count(int(picture.removeprefix("r"))) for picture in batch.pictures]
+    there = store.region_counts([int(picture.removeprefix("r")) for picture in batch.pictures]).tolist()
     wanted = [min(count, 1 + words % 2) for count, words in zip(there, read, strict=True)]
     assert batch.regions_present.sum(1).tolist() == wanted
     assert wanted != there

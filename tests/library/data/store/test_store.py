@@ -33,7 +33,7 @@ def test_what_is_written_is_read_back(make_store: MakeStore) -> None:
         read, wanted = store.record(number), record(number)
         assert replace(read, regions=None) == replace(wanted, regions=None)
         assert same_regions(read.regions, wanted.regions)
-        assert store.region_count(number) == len(wanted.regions or ())
+        assert store.region_counts([number]) == [len(wanted.regions or ())]
     assert store.contract == CONTRACT
     assert store.splits == {"train": 8, "val": 2}
     assert store.split("val") == [3, 7]
@@ -83,7 +83,7 @@ def test_a_picture_without_regions_is_kept(tmp_path: Path) -> None:
     with StoreWriter(tmp_path, CONTRACT) as writer:
         writer.add(record(0, regions=0))
         writer.add(record(1, regions=2))
-    assert [Store(tmp_path).region_count(i) for i in range(2)] == [0, 2]
+    assert Store(tmp_path).region_counts([1, 0]).tolist() == [2, 0]
 
 
 def test_a_writer_goes_on_where_the_last_one_ended(make_store: MakeStore) -> None:
@@ -138,7 +138,7 @@ store = Store(Path(sys.argv[1]))
 store.record(0)
 size = os.stat(shard).st_size
 os.truncate(shard, 4096)
-for ask in (store.record, store.words, store.region_count):
+for ask in (store.record, store.words, lambda index: store.region_counts([index])):
     try:
         ask(len(store) - 1)
     except DataError as error:
@@ -146,7 +146,7 @@ for ask in (store.record, store.words, store.region_count):
 os.truncate(shard, size)
 os.remove(shard)
 try:
-    store.region_count(0)
+    store.region_counts([0])
     print("gone, and read")
 except DataError as error:
     print(error)
