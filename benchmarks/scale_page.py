@@ -182,9 +182,10 @@ SAID = {
     "[SCST](results/scst_step.md) of a small model. A layer's operations grow with the square of its width (computed).",
     "processes": "A small model, trained over gloo on one machine with two cores. With four processes, each step waits "
     "for a core. These figures do not show the speed of a cluster.",
-    "store": "Opening a store reads only its index. To find a split, and to make a loader, the texts of each record "
-    "are parsed and tokenised once, so time and memory grow with the number of records. At most 200,000 samples stay "
-    "in memory. Most samples of a larger store are parsed again when they are read, so its rate is a quarter lower. "
+    "store": "Opening a store reads only its index. To find a split, one table of each shard is read. To make a "
+    "loader, the texts of each record are parsed and tokenised once, so its time grows with the number of records. "
+    "`MiB` leaves out the pages of mapped files, which the processes of a machine share. At most 200,000 samples stay "
+    "in memory. Most samples of a larger store are parsed again when they are read, so its rate is lower. "
     "The rate at 1,000 records is higher, because they fit in the processor's caches. Stores above 10,000 records "
     "repeat the first 10,000: their other shards are links.",
     "gallery": "The query is multiplied with every vector, in memory. [These results](results/gallery.md) "

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from diptych.metrics.auroc import auroc
 from diptych.runs.folder import open_model
 from diptych.vision.detectors.open import open_detector
 from diptych.vision.fingerprints import NEAR, matrix, near_pairs
@@ -27,7 +28,7 @@ from diptych_mine import funnel
 from diptych_mine.judge import features
 from diptych_mine.judge.decode import measure
 from diptych_mine.judge.judges import load_judge
-from diptych_mine.judge.logistic import Logistic, auc, auc_interval
+from diptych_mine.judge.logistic import Logistic, auc_interval
 from diptych_mine.judge.picture_judge import train_judge
 from diptych_mine.judge.scoring import Pair
 from diptych_mine.judge.statistics import small
@@ -162,7 +163,7 @@ def realism(scenes: int) -> dict[str, Any]:
         found = {}
         for kind in UNNATURAL:
             wrong = judge.judge([to_picture(small(unnatural(kind, rng))) for _ in range(scenes // 2)])
-            value = auc([*right, *wrong], [True] * len(right) + [False] * len(wrong))
+            value = auroc(np.array([*right, *wrong]), np.arange(len(right) + len(wrong)) < len(right))
             found[f"{kind}{'' if kind in taught else ', not taught'}"] = round(100 * value, 1)
     return found
 
@@ -225,7 +226,7 @@ def scorer(web: Path, truth: Truth, out: Path, detector: str, model: Path | None
     def aucs(scores: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> dict[str, float]:
         low, high = auc_interval(scores[rows], truths[rows], numbers[rows])
         return {
-            "value": round(100 * auc(scores[rows], truths[rows]), 1),
+            "value": round(100 * auroc(scores[rows], truths[rows]), 1),
             "low": round(100 * low, 1),
             "high": round(100 * high, 1),
         }
@@ -242,7 +243,7 @@ def scorer(web: Path, truth: Truth, out: Path, detector: str, model: Path | None
         for _ in range(SHUFFLES):
             scores = Logistic.fit(features, rng.permutation(labels))(all_features)
             for name, rows in zip(drawn, (held, held & swap), strict=True):
-                drawn[name].append(100 * auc(scores[rows], truths[rows]))
+                drawn[name].append(100 * auroc(scores[rows], truths[rows]))
         return {
             name: {"value": round(float(np.mean(values)), 1),
                    "low": round(float(np.quantile(values, 0.025)), 1),

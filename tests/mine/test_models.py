@@ -18,6 +18,7 @@ from torch import Tensor
 
 from diptych.cli import run_verb
 from diptych.core.folders import PACKAGED
+from diptych.metrics.auroc import auroc
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.vision.pictures import to_picture
 from diptych_mine import funnel
@@ -25,7 +26,7 @@ from diptych_mine.judge.clip import load_clip
 from diptych_mine.judge.features import named_in, seen_and_named
 from diptych_mine.judge.judges import load_judge, scores_by
 from diptych_mine.judge.labelling import sample
-from diptych_mine.judge.logistic import Logistic, auc, auc_interval, threshold
+from diptych_mine.judge.logistic import Logistic, auc_interval, threshold
 from diptych_mine.judge.picture_judge import PictureJudge, train_judge
 from diptych_mine.judge.scoring import Pair
 from diptych_mine.judge.statistics import small
@@ -49,9 +50,9 @@ EXAMPLES = 24  # of each of a judge's folders
 
 
 def test_auc_by_hand() -> None:
-    assert auc([0.1, 0.4, 0.35, 0.8], [False, False, True, True]) == 0.75
-    assert auc([1, 1, 1, 1], [True, False, True, False]) == 0.5
-    assert np.isnan(auc([1, 2], [True, True]))
+    assert auroc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True])) == 0.75
+    assert auroc(np.ones(4), np.array([True, False, True, False])) == 0.5
+    assert np.isnan(auroc(np.array([1.0, 2.0]), np.array([True, True])))
 
 
 def test_logistic_regression_finds_what_tells_labels_apart_and_nothing_in_shuffled_ones(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_logistic_regression_finds_what_tells_labels_apart_and_nothing_in_shuffl
     table = rng.normal(size=(600, 5))
     labels = table[:, 1] + 0.3 * rng.normal(size=600) > 0
     model = Logistic.fit(table[:400], labels[:400])
-    assert auc(model(table[400:]), labels[400:]) > 0.95
+    assert auroc(model(table[400:]), labels[400:]) > 0.95
     assert np.argmax(np.abs(model.weights)) == 1
     shuffled = Logistic.fit(table[:400], rng.permutation(labels[:400]))
     low, high = auc_interval(shuffled(table[400:]), labels[400:], np.arange(200))

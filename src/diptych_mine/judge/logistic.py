@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from diptych.metrics.auroc import auroc
 from diptych.runtime.errors import CheckpointError, DataError, explained
 from diptych.runtime.files import refuse_endless, write_atomically
 
@@ -94,27 +94,13 @@ def fit_and_test(
     model = Logistic.fit(features[~test], labels[~test])
     scores, truth = model(features[test]), labels[test]
     interval = [round(end, 4) for end in auc_interval(scores, truth, groups[test])]
-    card = {"held_out": int(test.sum()), "auc": round(auc(scores, truth), 4), "interval": interval}
+    card = {"held_out": int(test.sum()), "auc": round(auroc(scores, truth), 4), "interval": interval}
     return model, threshold(scores, truth, precision), card
 
 
 def _sigmoid(values: Table) -> Table:
     result: Table = 1 / (1 + np.exp(-np.clip(values, -60, 60)))
     return result
-
-
-def auc(scores: Sequence[float] | Table, labels: Sequence[bool] | NDArray[np.bool_]) -> float:
-    """Return the area under the ROC curve; NaN if all labels are equal.
-
-    This is the share of (true, false) pairs of rows in which the true row has the higher score; ties count half.
-    """
-    values, true = np.asarray(scores, float), np.asarray(labels, bool)
-    positives, negatives = int(true.sum()), int((~true).sum())
-    if not positives or not negatives:
-        return float("nan")
-    _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[where]
-    return float((ranks[true].sum() - positives * (positives + 1) / 2) / (positives * negatives))
 
 
 def auc_interval(
@@ -127,7 +113,7 @@ def auc_interval(
     drawn = []
     for _ in range(DRAWS):
         some = np.concatenate([rows[name] for name in rng.choice(names, len(names))])
-        drawn.append(auc(scores[some], labels[some]))
+        drawn.append(auroc(scores[some], labels[some]))
     low, high = np.nanquantile(drawn, (0.025, 0.975)) if not np.isnan(drawn).all() else (np.nan, np.nan)
     return float(low), float(high)
 

@@ -1,14 +1,12 @@
 """Decode pages by the rules of the web (encoding.spec.whatwg.org), with Python's codecs.
 
-The HTML parser, selectolax, reads any bytes as UTF-8. Python's names of encodings differ from the web's names: on the
-web, iso-8859-1 means Windows-1252.
+The HTML parser, selectolax, reads any bytes as UTF-8. Python's names of encodings differ from the web's names, which
+the package webencodings knows: on the web, iso-8859-1 means Windows-1252.
 """
 
-import codecs
 import re
-from contextlib import suppress
-from functools import lru_cache
 
+from diptych.runtime.extras import requires_extra
 from diptych.runtime.files import encoding_of
 
 HEAD = 4_096  # the name of the encoding is searched in this many first bytes of a page
@@ -20,33 +18,8 @@ _CONTENT = re.compile(rb"""charset\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s;"']++)
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.I)
 _XML = re.compile(rb"""\s*+<\?xml[^>]{0,200}?\sencoding\s*+=\s*+["']([^"'>]{1,40})""")
 _UTF8 = re.compile(rb"[\xc2-\xf4][\x80-\xbf]")  # start of a multi-byte UTF-8 sequence, which is rare in other encodings
-# Python's codec for a label -> the codec that the web uses for this label.
-_READ_BY = {
-    "iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874",
-    "gb2312": "gb18030", "gbk": "gb18030", "big5": "big5hkscs", "shift_jis": "cp932", "euc_kr": "cp949",
-    "utf-16": "utf-16-le",
-}  # fmt: skip
-_CODECS = re.compile(
-    r"utf-(?:8|16-[lb]e)|cp(?:125\d|866|874|932|949)|koi8-[ru]|mac-(?:roman|cyrillic)|gb18030|big5hkscs|euc_jp|iso2022_jp"
-    r"|iso8859-\d+"
-)
-# Label that the web's rules know, but Python does not -> Python's codec.
-_LABELS = {
-    label: codec
-    for codec, labels in {
-        "utf-8": "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 x-unicode20utf8",
-        "utf-16-le": "csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff", "utf-16-be": "unicodefffe",
-        "iso8859-6": "asmo-708 csiso88596e csiso88596i iso-8859-6-e iso-8859-6-i", "iso8859-7": "sun_eu_greek",
-        "iso8859-8": "csiso88598e csiso88598i iso-8859-8-e iso-8859-8-i logical visual", "iso8859-10": "csisolatin6",
-        "iso8859-15": "csisolatin9", "koi8-r": "koi koi8", "koi8-u": "koi8-ru", "cp1252": "x-user-defined",
-        "cp874": "dos-874 windows-874", "mac-cyrillic": "x-mac-ukrainian", "mac-roman": "csmacintosh mac",
-        "cp932": "ms932 windows-31j", "gb18030": "csgb2312 gb_2312 gb_2312-80", "big5hkscs": "cn-big5 x-x-big5",
-        "cp949": "cseuckr csksc56011987 iso-ir-149 ks_c_5601-1989 ksc_5601 windows-949",
-        "euc_jp": "cseucpkdfmtjapanese",
-        "replacement": "csiso2022kr hz-gb-2312 iso-2022-cn iso-2022-cn-ext iso-2022-kr replacement",
-    }.items()
-    for label in labels.split()
-}  # fmt: skip
+# Encodings whose pages the web's rules read by another codec than their own.
+_READ_BY = {"gbk": "gb18030", "x-user-defined": "cp1252"}
 
 
 def content_type(header: str) -> tuple[str, str | None]:
@@ -56,19 +29,12 @@ def content_type(header: str) -> tuple[str, str | None]:
     return media.strip().lower(), charset[1] if charset else None
 
 
-@lru_cache(1_000)
 def codec_of(label: str) -> str:
     """Return Python's codec for a label such as "latin1"; empty for a label that the web's rules do not know."""
-    label = label.strip("\t\n\f\r ").lower()
-    if label in _LABELS:
-        return _LABELS[label]
-    label = re.sub(r"^iso8859(?=\d)", "iso8859-", label)
-    for name in (label, label.removeprefix("x-").replace("mac-", "mac_")):
-        with suppress(LookupError, ValueError):
-            codec = codecs.lookup(name).name
-            if _CODECS.fullmatch(codec := _READ_BY.get(codec, codec)):
-                return codec
-    return ""
+    with requires_extra("diptych mine", "mine"):
+        from webencodings import lookup
+    known = lookup(label)
+    return "" if known is None else _READ_BY.get(known.name, known.codec_info.name)
 
 
 def decoded(body: bytes, charset: str | None) -> str:
