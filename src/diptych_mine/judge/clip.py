@@ -62,8 +62,8 @@ def load_clip(name: str) -> Scorer:
         import open_clip
     architecture, _, weights = name.removeprefix(CLIP).partition("/")
     file = Path(weights) if Path(weights).is_file() else None
-    way = f"as --scorer clip:{architecture}/FILE"
-    model, _ = loaded(architecture if file else f"{architecture}/{weights}".rstrip("/"), None, file, True, way)
+    option = f"as --scorer clip:{architecture}/FILE"
+    model, _ = loaded(architecture if file else f"{architecture}/{weights}".rstrip("/"), None, file, True, option)
     version = f"clip-{architecture}-{weights if file is None else sha256_of(file)[:16]}"
     settings = open_clip.transform.PreprocessCfg(**model.visual.preprocess_cfg)
     prepare = open_clip.transform.image_transform_v2(settings, is_train=False)

@@ -201,13 +201,13 @@ def lines(path: Path, kind: str, place: int = 0) -> Iterator[InputLine]:
 
 
 def _places(path: Path) -> Sequence[int]:
-    """Return where each IN_A_SHARD-th entry of a list begins: rows of a Parquet file, places (`tell`) of a text."""
+    """Return where each IN_A_SHARD-th entry of a list begins: rows of a Parquet file, or positions in a text."""
     if _is_parquet(path):
         with _parquet_file(path) as file:
             return range(0, file.metadata.num_rows, IN_A_SHARD)
     places = []
     with _opened(path) as (file, _):
-        rows = filter(str.strip, iter(file.readline, ""))  # a loop over the file itself would forbid `tell`
+        rows = filter(str.strip, iter(file.readline, ""))  # a loop over the file itself gives no position
         place = file.tell()
         while sum(1 for _ in islice(rows, IN_A_SHARD)):
             places.append(place)

@@ -11,10 +11,10 @@ MOST = 8  # a finding lists at most this many rows
 
 
 def findings_of(rows: Iterable[ItemScore]) -> tuple[ReportFinding, ...]:
-    """Return the findings on captions, and those on answers, if there are any. Ranked images have none."""
+    """Return the findings on captions and on answers that have rows. Ranked images have none."""
     rows = [row for row in rows if not row.hits]
     captions, answers = [row for row in rows if not row.query], [row for row in rows if row.query and not row.boxes]
-    return (*([repeated(captions)] if captions else []), *([wrong_by_kind(answers)] if answers else []))
+    return tuple(one for one in (repeated(captions), wrong_by_kind(answers)) if one.rows)
 
 
 def repeated(captions: Sequence[ItemScore]) -> ReportFinding:

@@ -39,7 +39,7 @@ def opened(name: str, side: int | None, weights: Path | None, pretrained: bool) 
 
 
 def loaded(
-    name: str, side: int | None, weights: Path | None, pretrained: bool, way: str = WITH_OPTION
+    name: str, side: int | None, weights: Path | None, pretrained: bool, option: str = WITH_OPTION
 ) -> tuple[Any, Mapping[str, Any]]:
     """Return a model ARCHITECTURE/WEIGHTS as open_clip loads it, and its configuration. Raises as `opened`."""
     with requires_extra(f"open_clip/{name}", "open-clip"):
@@ -59,7 +59,7 @@ def loaded(
     if not pretrained and weights is None:
         return _created(open_clip, architecture, pretrained=None, **settings), model_config
     whose, source = (name, tag) if weights is None else (architecture, str(weights))
-    with reading_weights(f"open_clip/{whose}", weights, _address(normal), way):
+    with reading_weights(f"open_clip/{whose}", weights, _address(normal), option):
         return _created(open_clip, architecture, pretrained=source, **settings), model_config
 
 

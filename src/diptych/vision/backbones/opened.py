@@ -39,13 +39,13 @@ class OpenedNetwork:
 
 
 @contextmanager
-def reading_weights(name: str, weights: Path | None, address: str, way: str = WITH_OPTION) -> Iterator[None]:
+def reading_weights(name: str, weights: Path | None, address: str, option: str = WITH_OPTION) -> Iterator[None]:
     """Convert a library's errors to CheckpointError while it reads the file `weights`, or downloads weights (None).
 
-    `way`: how the user passes a file, for errors.
+    `option`: how the user passes a file, for errors.
     """
     if weights is None:
-        remedy = f"download {address} on a machine with a network, and pass the file {way}"
+        remedy = f"download {address} on a machine with a network, and pass the file {option}"
         with downloading(f"the weights of {name}", remedy):
             yield
         return
