@@ -98,8 +98,8 @@ def _opened(models: list[str], features: Path | None, computing: ComputingOption
     opened, read = dict[str, Predictor](), False
     for source in models:
         path = Path(source)
-        stem = path.resolve().name if path.exists() else path.name
-        stem = path.resolve().parent.name if stem == "model" else stem
+        whole = Path(os.path.abspath(path)) if path.exists() else path  # a link keeps its own name
+        stem = whole.parent.name if whole.name == "model" else whole.name
         name, number = stem, 2
         while name in opened:
             name, number = f"{stem}-{number}", number + 1

@@ -61,7 +61,7 @@ class Leakage:
         if self.exact is None:
             return "; ".join(self.gaps)
         copies = "1 near copy" if self.near == 1 else f"{self.near} near copies"
-        return "; ".join([f"{self.exact} of {self.tested} test images were trained on, and {copies}", *self.gaps])
+        return "; ".join([f"{self.exact} of {self.tested} scored images were trained on, and {copies}", *self.gaps])
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"gaps": list(self.gaps), "text": self.text}

@@ -85,10 +85,11 @@ async def _problem(_: Request, error: Exception) -> Response:
     if isinstance(error, RequestRefused):
         return error.response()
     if isinstance(error, HTTPException):
-        details = {404: "nothing is at this address; GET /docs lists the addresses", 405: "expected another method"}
+        allowed = (error.headers or {}).get("Allow", "").replace("GET", "GET, HEAD")
+        details = {404: "nothing is at this address; GET /docs lists the addresses", 405: f"expected {allowed}"}
         response = RequestRefused(error.status_code, details.get(error.status_code, str(error.detail))).response()
-        if (allowed := (error.headers or {}).get("Allow")) is not None:
-            response.headers["Allow"] = allowed.replace("GET", "GET, HEAD")
+        if allowed:
+            response.headers["Allow"] = allowed
         return response
     log.error("a fault of Diptych: please report it", exc_info=error)
     return RequestRefused(500, INTERNAL).response()

@@ -305,7 +305,7 @@ def test_the_verbs_train_and_compare_by_the_same_functions(
     first, *seen = capsys.readouterr().out.splitlines()
     assert first == f"{gain.name}: +0.0 (+0.0 to +0.0); no difference is shown"
     few = "only 6 images: too few for a reliable comparison"
-    assert seen == [*(f"{name}: 0 of 6 test images were trained on, and 0 near copies" for name in "AB"), few]
+    assert seen == [*(f"{name}: 0 of 6 scored images were trained on, and 0 near copies" for name in "AB"), few]
     words = ["finetune", "caption", "--data", str(world), "--model", "a", "--out", "c", "--epochs", "1", "--steps", "3"]
     assert run_verb(words, debug=False) == 2
     assert "pass one of the two" in capsys.readouterr().err

@@ -26,7 +26,7 @@ from diptych.runs.reports.report import Arm, Comparison, Report
 from diptych.runs.reports.tables import score_table
 from tests.library.api.conftest import TINY
 
-NONE = "0 of 4 test images were trained on, and 0 near copies"
+NONE = "0 of 4 scored images were trained on, and 0 near copies"
 CANNOT_SAY = "the training images of this model are unknown"
 
 
@@ -139,6 +139,6 @@ def test_check_compares_a_store_with_a_model(captioner: Run, mixed: Store, capsy
     report = json.loads(capsys.readouterr().out)
     (found,) = [one for one in report["findings"] if one["kind"] == "trained on"]
     assert (found["severity"], found["count"]) == ("error", 3)
-    assert report["trained_on"]["text"] == "2 of 5 test images were trained on, and 1 near copy"
+    assert report["trained_on"]["text"] == "2 of 5 scored images were trained on, and 1 near copy"
     app(["check", str(captioner.folder / "store"), "--model", str(captioner.folder)], standalone_mode=False)
     assert f"val and test: {NONE}" in capsys.readouterr().out

@@ -34,7 +34,7 @@ def test_every_public_object_has_a_short_repr(tmp_path: Path) -> None:
     hits = diptych.Hits([Hit(Path(LONG), 0.5)] * 99)
     hits.query = LONG
     texts = (diptych.Answer, diptych.Caption, diptych.ChosenAnswer, diptych.Found)
-    score = Score("CIDEr", 1.0, 0.5, 1.5, 0.2, 3.0, ("A: 3 of 4 test images were trained on, and 1 near copies",) * 2)
+    score = Score("CIDEr", 1.0, 0.5, 1.5, 0.2, 3.0, ("A: 3 of 4 scored images were trained on, and 1 near copies",) * 2)
     objects = [
         *(getattr(diptych, name) for name in diptych.__all__),
         *(kind.of(LONG, **fields, image=LONG) for kind in texts),

@@ -93,7 +93,7 @@ def test_lists_are_joined_kept_and_checked(tmp_path: Path) -> None:
     assert (again.content.tolist(), again.perceptual.tolist()) == (both.content.tolist(), both.perceptual.tolist())
     asked = Fingerprints.of([image_fingerprint(np.asarray(noise(n))) for n in (0, 2, 9)], 1)
     assert again.leakage(asked).text == (
-        "2 of 3 test images were trained on, and 0 near copies; 1 of the test images could not be compared; "
+        "2 of 3 scored images were trained on, and 0 near copies; 1 of the test images could not be compared; "
         "3 of the training images have no fingerprint"
     )
     write_weights({"prints": torch.zeros(2, 3, dtype=torch.int64), "missing": torch.tensor([0, 0])}, tmp_path / FILE)

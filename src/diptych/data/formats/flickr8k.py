@@ -1,7 +1,7 @@
 """Read Flickr8k (Hodosh et al., JAIR 2013): a file of captions, and a list of image names for each split."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
@@ -16,14 +16,14 @@ from diptych.vision.upright import ENDINGS
 LISTS = {"train": "Flickr_8k.trainImages.txt", "val": "Flickr_8k.devImages.txt", "test": "Flickr_8k.testImages.txt"}
 # Columns with captions in Kaggle's version, which also has `image`, and perhaps `split`.
 WORDS = ("caption", "captions")
-IMAGE = "image"
+IMAGE, NAMED = "image", ("file", "filename")  # NAMED: other names of the column `image`
 TOKEN = "token"  # the original files have this word in their names
 _ENDS = re.compile(r"^[^\S\t]+|[^\S\t]+$")  # white space at the ends of a line, except tabs
 _TOKEN_LINE = re.compile(r"([^\t]+)(#\d+)(?:\t(.*))?")
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
-    """Read lines `NAME#NUMBER TAB caption`, or a table with the columns `image` and `caption` (commas or tabs).
+    """Read lines `NAME#NUMBER TAB caption`, or a table (commas or tabs) with the columns `image`, or `file`, and `caption`.
 
     One record per image, in the order of its first caption. In a table, the key is the image's name with the suffix.
     Splits come from a column `split`, else from the lists of image names in the same folder. Images that no list
@@ -54,7 +54,7 @@ def _of_lines(wanted: Wanted, path: Path) -> list[Record]:
 
 
 def _of_table(wanted: Wanted, path: Path, table: Table) -> list[Record]:
-    splits, head = wanted.splits, [name.lower() for name in table.head]
+    splits, head = wanted.splits, _columns(table.head)
     table.head = head
     form = f"`{','.join('NAME' if name == IMAGE else name for name in head)}`, in quotes where it has a comma"
     taken = _Captions(wanted, path, form, {} if SPLIT in head else _listed(wanted, path.parent), splits.named)
@@ -72,7 +72,7 @@ def _of_table(wanted: Wanted, path: Path, table: Table) -> list[Record]:
 
     for name in (name for name in head if name and name not in (IMAGE, SPLIT, *WORDS)):
         wanted.skips.add(f"columns {name[:40]!r} (not read)", path.name)
-    rows = (row for row in table.rows if [name.strip().lower() for name in row[1]] != head)
+    rows = (row for row in table.rows if _columns(row[1]) != head)
     wanted.skips.every(rows, take, "line")
     return taken.records(keyed=True)
 
@@ -133,8 +133,14 @@ def _between(path: Path) -> str:
 
 def _is_kaggles(table: Source) -> bool:
     """Return True if the first line names a column of images and one of captions, and none of addresses."""
-    names = {name.strip().strip('"').lower() for name in first_line(table.path)[0].split(_between(table.path))}
+    names = {*_columns([name.strip().strip('"') for name in first_line(table.path)[0].split(_between(table.path))])}
     return IMAGE in names and bool(names & {*WORDS}) and not names & {*ADDRESSES}
+
+
+def _columns(names: Sequence[str]) -> list[str]:
+    """Return the names in lower case, with `image` for a column in NAMED if there is no such column."""
+    lower = [name.strip().lower() for name in names]
+    return lower if IMAGE in lower else [IMAGE if name in NAMED else name for name in lower]
 
 
 def _listed(wanted: Wanted, folder: Path) -> dict[str, str]:

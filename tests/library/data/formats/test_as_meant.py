@@ -199,6 +199,7 @@ TABLES = {
     "tabs": "split\timage\tcaption\nval\t3.jpg\tx y\nval\t3.jpg\tz w\n",
     "plural": "image,captions\n3.jpg,\"['x y', 'z w']\"\n",
     "the index of pandas, tabs": "\timage\tcaption\tsplit\n0\t3.jpg\tx y\tval\n1\t3.jpg\tz w\t\n",
+    "file": "File,caption\n3.jpg,x y\n3.jpg,z w\n",
     "the index of pandas": ",image,caption\n0,3.jpg,x y\n1,3.jpg,z w\n",
     "first not empty": "image,caption,captions\n3.jpg,,\"['x y', 'z w']\"\n",
 }

@@ -39,6 +39,6 @@ def test_the_images_that_a_model_was_trained_on_are_the_first_line() -> None:
     scores = Scores("caption", (Score("CIDEr", 1.0),), 10, 50, trained_on=Leakage(10, 0, 10))
     told.print(score_table(scores))
     first, second, *_ = told.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert first == "10 of 10 test images were trained on, and 0 near copies"
+    assert first == "10 of 10 scored images were trained on, and 0 near copies"
     assert second.startswith("50 captions of 10 images")
     assert scores.to_json()["trained_on"]["exact"] == 10
