@@ -146,7 +146,9 @@ def extract(
     stored: StoredBoxes = False,
     image_feature: str | None = Option(None, help="Backbone of a whole-image feature (densenet121); default: none."),
     batch_size: int = Option(16, min=1, help="Images in a batch of the detector."),
-    processes: int | None = Option(None, min=1, help="Processes that read or extract; default: one a core, up to 4."),
+    processes: int | None = Option(
+        None, min=1, help="Processes that read or extract; default: 1; with a GPU or Ray one a core, up to 4."
+    ),
     engine: Extracting = Option(Extracting.local, help="Engine, with the same result: local, or ray (at RAY_ADDRESS)."),
     device: Device = "auto",
     as_json: AsJson = False,

@@ -29,7 +29,7 @@ from diptych.vision.detectors.given import GivenRegions
 from diptych.vision.detectors.open import open_detector
 
 NAMED_SET = re.compile(r"([a-z][a-z0-9_]*)=(.+)")
-MANY = 500  # below this number of images, starting processes (a few seconds) costs more time than it saves
+MANY = 500  # with a GPU, processes open this many images or more; starting them takes seconds
 NAMED = 5  # this many failures are printed; failures.jsonl lists all
 
 
@@ -40,9 +40,10 @@ def extract_regions(
 ) -> Extraction:  # fmt: skip
     """Detect the regions of every image, and save regions and detector in a store.
 
-    Models trained on this store include a copy of the detector. `processes` is by default the number of cores for MANY
-    images or more, else 1. If there is a `console`, it shows a progress bar and the first failures. `stored`:
-    boxes were converted from stored pixels, so that images that EXIF turns are not reported.
+    Models trained on this store include a copy of the detector. `processes` is by default 1 on a CPU, where threads are
+    as fast and need no start; with a GPU or Ray it is the number of cores, up to 4. If there is a `console`, it shows a
+    progress bar and the first failures. `stored`: boxes were converted from stored pixels, so that images that EXIF
+    turns are not reported.
     """
     console = console or Console(quiet=True)
     claim(folder, "store")
@@ -51,8 +52,9 @@ def extract_regions(
         tell(console, note)
     if not stored and (count := sum(turn_of(record) > 1 for record in records)):
         tell(console, f"{TURNED}: {count}; {KINDS[TURNED][1]}")
-    processes = processes or (PROCESSES if len(records) >= MANY or engine != LOCAL else 1)
     chosen = CPU if device == "auto" and engine != LOCAL else choose_device(device, "--device")
+    several = engine != LOCAL or (chosen != CPU and len(records) >= MANY)
+    processes = processes or (PROCESSES if several else 1)
     started = perf_counter()
     with bar("pictures", console) as progress:
         extracting = progress.add_task("extracting", total=len(records))

@@ -23,7 +23,7 @@ _TOKEN_LINE = re.compile(r"([^\t]+)(#\d+)(?:\t(.*))?")
 
 
 def read(wanted: Wanted, source: Source) -> list[Record]:
-    """Read lines `NAME#NUMBER TAB caption`, or a table (commas or tabs) with the columns `image`, or `file`, and `caption`.
+    """Read lines `NAME#NUMBER TAB caption`, or a table of `image` (or `file`) and `caption`, with commas or tabs.
 
     One record per image, in the order of its first caption. In a table, the key is the image's name with the suffix.
     Splits come from a column `split`, else from the lists of image names in the same folder. Images that no list
