@@ -203,7 +203,7 @@ def one_store(folder: Path) -> dict[str, Any]:
             loader.at(step % loader.steps_per_epoch, 0, 1)
         rates.append(BATCH * BATCHES / (time.process_time() - began))
     return {
-        "s to open": round(opening, 4), "s to find a split": round(splitting, 3),
+        "s to open": round(opening, 4), "s to find a split": round(splitting, 6),
         "s to make the loader": round(making, 3),
         "MiB": round((own.memory_full_info().uss - before) / 2**20, 1),
         "samples a CPU second": round(median(rates)), "rounds": [round(rate) for rate in rates],

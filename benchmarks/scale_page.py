@@ -62,7 +62,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def of_part(of: Mapping[str, Any], first: str) -> str:
     names = [name for name in next(iter(of.values())) if name != "rounds"]
     rows = [[f"{int(count):,}", *(found[n] for n in names)] for count, found in of.items()]
-    growth = [f"{float(f'{of[max(of, key=int)][n] / of[min(of, key=int)][n]:.3g}'):,g}" for n in names]
+    least, most = of[min(of, key=int)], of[max(of, key=int)]
+    growth = [f"{float(f'{most[n] / least[n]:.3g}'):,g}" if least[n] else "–" for n in names]  # 0: rounded
     return table([first, *names], [*rows, ["last / first", *growth]])
 
 
