@@ -53,8 +53,7 @@ def extract_regions(
     if not stored and (count := sum(turn_of(record) > 1 for record in records)):
         tell(console, f"{TURNED}: {count}; {KINDS[TURNED][1]}")
     chosen = CPU if device == "auto" and engine != LOCAL else choose_device(device, "--device")
-    several = engine != LOCAL or (chosen != CPU and len(records) >= MANY)
-    processes = processes or (PROCESSES if several else 1)
+    processes = processes or (PROCESSES if engine != LOCAL or (chosen != CPU and len(records) >= MANY) else 1)
     started = perf_counter()
     with bar("pictures", console) as progress:
         extracting = progress.add_task("extracting", total=len(records))

@@ -72,7 +72,8 @@ class Loader(PickledWithoutCaches):
         self._kept = CACHED if len(records) <= CACHED else POOL * batch_size  # records whose samples are kept in memory
         items, lengths = array("q"), array("q")  # lists of a million numbers would take 100 MB
         used = records if texts < batch_size else ()
-        for index, count in zip(used, self._region_counts(used), strict=True):
+        counts = store.region_counts(used) if max_regions is None else store.region_counts(used).clip(max=max_regions)
+        for index, count in zip(used, counts.tolist(), strict=True):
             if needs_regions and not count:
                 self.without_regions.append(store.words(index).key)
                 continue
@@ -177,11 +178,6 @@ class Loader(PickledWithoutCaches):
         if self.most_regions is not None:
             regions = regions.first(self.most_regions(len(self._samples(index, False)[position].text)))
         return regions
-
-    def _region_counts(self, records: Sequence[int]) -> list[int]:
-        counts = self.store.region_counts(records)
-        most: list[int] = (counts if self.max_regions is None else counts.clip(max=self.max_regions)).tolist()
-        return most
 
 
 class _GlobalBatch:
