@@ -51,6 +51,7 @@ RULES = (
          "a weak image-text semantic model to predict whether the pair is relevant; features and threshold are «ours»"),
     Rule("common_text", "each of its texts belongs to more images than this",
          "If too many images have the same description, we will directly drop all these pairs; how many is «ours»"),
+    Rule("top", "this share of the images has better scores"),
     Rule("host_pairs", "its host already has this many pairs"),
     Rule("best_pair", "the same image has a better pair on this or another page",
          "only select the best scored pair; what makes two images the same is «ours»"),

@@ -68,6 +68,7 @@ class KeepRules(_Frozen):
     )
     common_text: int | None = Field(default=10, ge=1)
     near_bits: int | None = Field(default=NEAR, ge=0, le=MOST_NEAR)
+    top: float | None = Field(default=None, gt=0, le=1)
     host_pairs: int | None = Field(default=None, ge=1)
     licence: str | None = None
 

@@ -9,7 +9,7 @@ import pytest
 
 from diptych.vision.fingerprints import U64, matrix
 from diptych_mine.keep.joining import NAME, AddressTable, gather
-from diptych_mine.keep.keep import COMMON, HOST, KEPT, WORSE, Pairs, choose, clusters
+from diptych_mine.keep.keep import BELOW, COMMON, HOST, KEPT, WORSE, Pairs, choose, clusters
 from diptych_mine.layout import RunLayout
 from diptych_mine.tables import write_shard
 
@@ -79,6 +79,13 @@ def test_ties_fall_by_score_kind_text_and_page() -> None:
     assert choose(pairs(rows), None, 4, None).tolist() == [WORSE, WORSE, WORSE, KEPT]
     assert choose(pairs(rows[:3]), None, 4, None).tolist() == [WORSE, WORSE, KEPT]
     assert choose(pairs([*rows, (1, 5, 1, 1, 0, 0.6, 4)]), None, 4, None).tolist()[-1] == KEPT
+
+
+def test_the_best_share_of_the_images_is_kept_before_pairs_of_a_host_are_counted() -> None:
+    rows = [(n, n << 100, n, n, 0, 0.1 * n, 0) for n in range(10)] + [(9, 9 << 100, 99, 9, 0, 0.0, 0)]
+    assert choose(pairs(rows), None, None, None, 0.3).tolist() == [BELOW] * 7 + [KEPT] * 3 + [WORSE]
+    assert choose(pairs(rows), None, None, 2, 0.3).tolist() == [BELOW] * 7 + [HOST, KEPT, KEPT, WORSE]
+    assert choose(pairs(rows), None, None, None, 1.0).tolist() == [KEPT] * 10 + [WORSE]
 
 
 def test_a_common_text_goes_before_the_best_is_chosen() -> None:

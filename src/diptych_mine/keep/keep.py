@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from diptych.vision.fingerprints import U64, Indices, near_pairs
 
-KEPT, COMMON, WORSE, HOST = 0, 1, 2, 3  # results for a pair; HOST: more than `host_pairs` pairs are from its host
+# Results for a pair. HOST: more than `host_pairs` pairs are from its host. BELOW: others have higher scores.
+KEPT, COMMON, WORSE, HOST, BELOW = 0, 1, 2, 3, 4
 
 Ties = tuple[NDArray[Any], ...]
 
@@ -39,11 +40,14 @@ class Pairs:
         return len(self.picture)
 
 
-def choose(pairs: Pairs, common: int | None, near: int | None, host_pairs: int | None) -> NDArray[np.uint8]:
+def choose(
+    pairs: Pairs, common: int | None, near: int | None, host_pairs: int | None, top: float | None = None
+) -> NDArray[np.uint8]:
     """Return the verdict on each pair (N,).
 
     `common`: the largest number of images that a text may have. `near`: the number of bits in which the perceptual
-    hashes of copies may differ. `host_pairs`: the largest number of pairs of a host. None turns a rule off.
+    hashes of copies may differ. `top`: the share of the images whose best pairs are kept. `host_pairs`: the largest
+    number of pairs of a host. None turns a rule off.
     """
     verdict = np.full(len(pairs), WORSE, np.uint8)
     if not len(pairs):
@@ -57,6 +61,10 @@ def choose(pairs: Pairs, common: int | None, near: int | None, host_pairs: int |
     left = np.flatnonzero(verdict != COMMON)
     best = left[_best(_ties(pairs, left, cluster))] if len(left) else left
     verdict[best] = KEPT
+    if top is not None:
+        best = best[np.lexsort(_ties(pairs, best, cluster)[:-1])]
+        best, below = np.split(best, [round(top * len(best))])
+        verdict[below] = BELOW
     if host_pairs is not None and len(best):
         order = best[np.lexsort((*_ties(pairs, best, cluster)[:-1], pairs.host[best]))]
         first = np.append(True, pairs.host[order][1:] != pairs.host[order][:-1])

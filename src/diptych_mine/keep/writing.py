@@ -18,7 +18,7 @@ from diptych_mine import funnel
 from diptych_mine.checking import Times, read_json
 from diptych_mine.job import MiningJob
 from diptych_mine.keep.joining import key_of
-from diptych_mine.keep.keep import COMMON, HOST, KEPT, Pairs, choose
+from diptych_mine.keep.keep import BELOW, COMMON, HOST, KEPT, Pairs, choose
 from diptych_mine.layout import RECORDS, RunLayout, damaged
 from diptych_mine.pages.addresses import host_of
 from diptych_mine.pages.reading import body_of
@@ -47,7 +47,7 @@ class KeepStage:
         """Write all files of the result, and return the content of funnel.json."""
         layout, rules, begun = self.job.layout, self.job.settings.keep, self.job.about
         pairs, places = pairs_of(layout, joined)
-        verdict = choose(pairs, rules.common_text, rules.near_bits, rules.host_pairs)
+        verdict = choose(pairs, rules.common_text, rules.near_bits, rules.host_pairs, rules.top)
         kept = write_verdicts(layout, places, verdict, pages)
         by = f"diptych-mine/rules-{VERSION}/{begun['scorer'] or 'no-scorer'}"
         write_records(layout, kept, by)
@@ -126,7 +126,8 @@ def _decide(row: Row, pairs: list[tuple[int, int]]) -> None:
             row["kept"], row["score"] = text, row["texts"][text]["score"]
     if pairs and row["kept"] is None:
         reasons = {what for _, what in pairs}
-        row["fails"].append("common_text" if reasons == {COMMON} else "host_pairs" if HOST in reasons else "best_pair")
+        other = "host_pairs" if HOST in reasons else "top" if BELOW in reasons else "best_pair"
+        row["fails"].append("common_text" if reasons == {COMMON} else other)
     row["dropped_by"] = min(row["fails"], key=ORDER.__getitem__, default=None)
 
 
