@@ -15,7 +15,7 @@ NAMES = ("dog", "boat", "other")
 
 def test_what_failed_is_counted(records: list[Record], rows: list[ItemScore]) -> None:
     found = {finding.title: finding for finding in find(records, NAMES, rows)}
-    assert found["Captions written more than once"].text.startswith("2 different captions for 2 pictures")
+    assert "Captions written more than once" not in found  # each was written once
     assert found["Named, but not there"].text.startswith(
         "1 of 2 captions name an object that is not in the image (0% of the reference captions do so). "
         "The detector had reported 0 of these 1 objects"
