@@ -1,6 +1,7 @@
 """Measure how cost grows: steps with their inputs, runs with their processes, stores and galleries with their size.
 
     OMP_WAIT_POLICY=passive uv run python -m benchmarks.scale [PART...]     some of: step processes store gallery
+    uv run python -m benchmarks.scale largest       the store of 10,000,000 records, which takes ten minutes
     uv run python -m benchmarks.scale page          docs/scale.md and its plots, from saved figures
 
 - step: Unified VLP at the published width with 2 layers, on 2 images of 36 regions with 20 words. One of these numbers
@@ -8,7 +9,8 @@
 - processes: samples per second of a small model with 1, 2 and 4 processes over gloo, on the cores of this machine.
 - store: 1,000 to 1,000,000 records of 10 regions with 64 features, each size in its own process. Above 10,000 records,
   further shards are links to the first ones, so their bytes are always in memory. `MiB` leaves out the pages of mapped
-  files, which the processes of a machine share and the system can free.
+  files, which the processes of a machine share and the system can free. Each record is read once (the first time, its
+  checksum is verified), except at 1,000 records.
 - gallery: 1,000 to 1,000,000 vectors of 128 dimensions. Finds the 10 nearest to a query by products, on one thread.
 
 Writes benchmarks/results/scale.json after each part. A part takes less than four minutes.
@@ -54,7 +56,7 @@ CHANGES: dict[str, tuple[int, ...]] = {
 ROUNDS, PROCESSES, STORES = 3, (1, 2, 4), (1_000, 10_000, 100_000, 1_000_000)
 SMALL = replace(BASE, pictures=64, regions=20, words=12, hidden=2, width=128, layers=2, heads=4, ffn=512,
                 vocabulary=2000, classes=50, features=128)  # fmt: skip
-BATCH, BATCHES = 64, 60
+BATCH, BATCHES = 64, 50
 
 
 # ---- a step ------------------------------------------------------------------------------------------
@@ -197,7 +199,7 @@ def one_store(folder: Path) -> dict[str, Any]:
     making = time.perf_counter() - began
     loader.at(0, 0, 1)  # the first call shuffles the epoch
     rates = []
-    for start in range(1, 3 * BATCHES, BATCHES):
+    for start in range(1, ROUNDS * BATCHES, BATCHES):
         began = time.process_time()
         for step in islice(range(start, start + BATCHES), BATCHES):
             loader.at(step % loader.steps_per_epoch, 0, 1)
@@ -206,13 +208,14 @@ def one_store(folder: Path) -> dict[str, Any]:
         "s to open": round(opening, 4), "s to find a split": round(splitting, 6),
         "s to make the loader": round(making, 3),
         "MiB": round((own.memory_full_info().uss - before) / 2**20, 1),
+        "GB on disk": round(sum(os.stat(folder / one.name).st_size for one in store.shards) / 1e9, 3),
         "samples a CPU second": round(median(rates)), "rounds": [round(rate) for rate in rates],
     }  # fmt: skip
 
 
-def stores() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for count in STORES:
+def stores(sizes: Sequence[int] = STORES) -> dict[str, Any]:
+    found: dict[str, Any] = measured().get("store", {})
+    for count in sizes:
         with tempfile.TemporaryDirectory() as root:
             writing = written(Path(root), count)
             command = [sys.executable, "-m", "benchmarks.scale", "one-store", root]
@@ -254,6 +257,8 @@ def main(given: Sequence[str]) -> None:
         one_of_them(Path(given[1]))
     elif given[:1] == ["one-store"]:
         print(json.dumps(one_store(Path(given[1]))))
+    elif list(given) == ["largest"]:
+        stores([10 * STORES[-1]])
     elif list(given) == ["page"]:
         from benchmarks.scale_page import write
 

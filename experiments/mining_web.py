@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from diptych.metrics.auroc import auroc
+from diptych.metrics.bootstrap import resampled_interval
 from diptych.runs.folder import open_model
 from diptych.vision.detectors.open import open_detector
 from diptych.vision.fingerprints import NEAR, matrix, near_pairs
@@ -28,7 +29,7 @@ from diptych_mine import funnel
 from diptych_mine.judge import features
 from diptych_mine.judge.decode import measure
 from diptych_mine.judge.judges import load_judge
-from diptych_mine.judge.logistic import Logistic, auc_interval
+from diptych_mine.judge.logistic import Logistic
 from diptych_mine.judge.picture_judge import train_judge
 from diptych_mine.judge.scoring import Pair
 from diptych_mine.judge.statistics import small
@@ -224,12 +225,10 @@ def scorer(web: Path, truth: Truth, out: Path, detector: str, model: Path | None
     found: dict[str, Any] = {"candidates_held_out": int(held.sum()), "pictures_held_out": len(np.unique(numbers[held]))}
 
     def aucs(scores: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> dict[str, float]:
-        low, high = auc_interval(scores[rows], truths[rows], numbers[rows])
-        return {
-            "value": round(100 * auroc(scores[rows], truths[rows]), 1),
-            "low": round(100 * low, 1),
-            "high": round(100 * high, 1),
-        }
+        some, right = scores[rows], truths[rows]
+        images = [str(number) for number in numbers[rows]]
+        auc = resampled_interval(lambda drawn: auroc(some[drawn], right[drawn]), images)
+        return {name: round(100 * value, 1) for name, value in vars(auc).items()}
 
     def both(scores: np.ndarray[Any, Any]) -> dict[str, dict[str, float]]:
         return {"over all": aucs(scores, held), "against another's": aucs(scores, held & swap)}

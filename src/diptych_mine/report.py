@@ -52,9 +52,8 @@ def why_empty(numbers: Mapping[str, Any]) -> str:
         return f"no record is left; the rule {rule} dropped {line['dropped']} of {pictures}"
     kinds = {key.removeprefix("records "): count for key, count in numbers["inputs"].items() if key[:8] == "records "}
     listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind != "bad") or "none that can be read"
-    remedy = "pass WARC files" if {"text", "metadata"} & kinds.keys() else "pass pages that have images"
-    derived = "; WET (text) and WAT (metadata) files have no pages" if remedy == "pass WARC files" else ""
-    return f"no picture was found; records: {listed}{derived}; {remedy}"
+    remedy = "WET files (text) have no pages; pass WARC" if "text" in kinds else "pass pages that have images"
+    return f"no picture was found; records: {listed}; {remedy}"
 
 
 def write_page(layout: RunLayout, funnel: Funnel, numbers: Mapping[str, Any]) -> Path:

@@ -19,6 +19,7 @@ from torch import Tensor
 from diptych.cli import run_verb
 from diptych.core.folders import PACKAGED
 from diptych.metrics.auroc import auroc
+from diptych.metrics.bootstrap import resampled_interval
 from diptych.runtime.errors import CheckpointError, DataError, DiptychError, RecipeError
 from diptych.vision.pictures import to_picture
 from diptych_mine import funnel
@@ -26,7 +27,7 @@ from diptych_mine.judge.clip import load_clip
 from diptych_mine.judge.features import named_in, seen_and_named
 from diptych_mine.judge.judges import load_judge, scores_by
 from diptych_mine.judge.labelling import sample
-from diptych_mine.judge.logistic import Logistic, auc_interval, threshold
+from diptych_mine.judge.logistic import Logistic, threshold
 from diptych_mine.judge.picture_judge import PictureJudge, train_judge
 from diptych_mine.judge.scoring import Pair
 from diptych_mine.judge.statistics import small
@@ -63,9 +64,10 @@ def test_logistic_regression_finds_what_tells_labels_apart_and_nothing_in_shuffl
     assert auroc(model(table[400:]), labels[400:]) > 0.95
     assert np.argmax(np.abs(model.weights)) == 1
     shuffled = Logistic.fit(table[:400], rng.permutation(labels[:400]))
-    low, high = auc_interval(shuffled(table[400:]), labels[400:], np.arange(200))
-    assert low < 0.5 + 0.15
-    assert high - low < 0.25
+    scores, truth = shuffled(table[400:]), labels[400:]
+    auc = resampled_interval(lambda rows: auroc(scores[rows], truth[rows]), [str(number) for number in range(200)])
+    assert auc.low < 0.5 + 0.15
+    assert auc.high - auc.low < 0.25
     model.save(tmp_path)
     assert Logistic.load(tmp_path, 5)(table).tolist() == model(table).tolist()
     with pytest.raises(CheckpointError, match="expected 6"):

@@ -109,8 +109,8 @@ PAGE = record("response", "http://a.test/", http(b"<html>The harbour at dawn</ht
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (WET, "records: 1 text; WET (text) and WAT (metadata) files have no pages; pass WARC files"),
-        (WAT, "records: 1 metadata; WET (text) and WAT (metadata) files have no pages; pass WARC files"),
+        (WET, "records: 1 text; WET files (text) have no pages; pass WARC"),
+        (WAT, "no picture was found; records: 1 metadata; pass pages that have images"),
         (PAGE, "no picture was found; records: 1 page; pass pages that have images"),
         (page("a", "http://a.test/a.jpg"), "no record is left; the rule fetch dropped 1 of 1 picture"),
     ],

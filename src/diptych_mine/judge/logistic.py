@@ -12,12 +12,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from diptych.metrics.auroc import auroc
+from diptych.metrics.bootstrap import resampled_interval
 from diptych.runtime.errors import CheckpointError, DataError, explained
 from diptych.runtime.files import refuse_endless, write_atomically
 
 WEIGHTS = "weights.safetensors"
 ROUNDS, ENOUGH = 50, 1e-8
-DRAWS = 1_000  # number of bootstrap samples
 HELD_OUT = 4  # every fourth image is held out
 Table = NDArray[np.float64]
 
@@ -93,29 +93,19 @@ def fit_and_test(
     """
     model = Logistic.fit(features[~test], labels[~test])
     scores, truth = model(features[test]), labels[test]
-    interval = [round(end, 4) for end in auc_interval(scores, truth, groups[test])]
-    card = {"held_out": int(test.sum()), "auc": round(auroc(scores, truth), 4), "interval": interval}
+    images = [str(group) for group in groups[test]]
+    auc = resampled_interval(lambda rows: auroc(scores[rows], truth[rows]), images)
+    card = {
+        "held_out": int(test.sum()),
+        "auc": round(auc.value, 4),
+        "interval": [round(auc.low, 4), round(auc.high, 4)],
+    }
     return model, threshold(scores, truth, precision), card
 
 
 def _sigmoid(values: Table) -> Table:
     result: Table = 1 / (1 + np.exp(-np.clip(values, -60, 60)))
     return result
-
-
-def auc_interval(
-    scores: Table, labels: NDArray[np.bool_], groups: NDArray[np.int64], seed: int = 0
-) -> tuple[float, float]:
-    """Return the 95% interval of the AUC, from 1,000 bootstrap samples of whole groups (all rows of an image)."""
-    rng = np.random.default_rng(seed)
-    names = np.unique(groups)
-    rows = {name: np.flatnonzero(groups == name) for name in names}
-    drawn = []
-    for _ in range(DRAWS):
-        some = np.concatenate([rows[name] for name in rng.choice(names, len(names))])
-        drawn.append(auroc(scores[some], labels[some]))
-    low, high = np.nanquantile(drawn, (0.025, 0.975)) if not np.isnan(drawn).all() else (np.nan, np.nan)
-    return float(low), float(high)
 
 
 def threshold(scores: Table, labels: NDArray[np.bool_], precision: float) -> float:

@@ -24,9 +24,11 @@ from diptych_mine.tables import digest
 
 InputKind = Literal["warc", "html", "visit", "pairs", "tar", "pictures"]
 WANTED = (
-    "WARC files, a folder of .html (with --base or an addresses.tsv), a list of page URLs, image URLs with texts "
-    "(.tsv, .parquet, .jsonl), img2dataset's .tar, or a .jsonl of images with captions"
+    "WARC or WAT files (unpack a .wacz; convert .arc by `warcio recompress`), a folder of .html (with --base or an "
+    "addresses.tsv), a list of page URLs, image URLs with texts (.tsv, .parquet, .jsonl), img2dataset's .tar, or a "
+    ".jsonl of images with captions"
 )
+WARCS = (".warc", ".warc.gz", ".wat", ".wat.gz")
 IN_A_SHARD = 1_000
 ADDRESS = re.compile(r"^https?://", re.I)
 ADDRESS_KEYS = ("url", "address", "image_url", "URL")
@@ -88,7 +90,7 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
         kind = _kind(path)
         yield MiningInput(kind, path, _digest_of_list(path) if kind == "pictures" else sha256_of(path))
         return
-    files = [p for p in files_below(path) if p.is_file() and p.name.lower().endswith((".warc", ".warc.gz", ".tar"))]
+    files = [p for p in files_below(path) if p.is_file() and p.name.lower().endswith((*WARCS, ".tar"))]
     for one in files:
         yield MiningInput(_kind(one), one, sha256_of(one))
     if not files:
@@ -117,7 +119,7 @@ def _kind(path: Path) -> InputKind:
     with path.open("rb") as file:
         start = file.read(4096)
     name = path.name.lower()
-    if name.endswith((".warc", ".warc.gz")) or _inside(start).startswith(b"WARC/"):
+    if name.endswith(WARCS) or _inside(start).startswith(b"WARC/"):
         return "warc"
     if name.endswith(".tar") or start[257:262] == b"ustar":
         return "tar"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diptych.runtime.extras import requires_extra
+from diptych_mine.pages import wat
 from diptych_mine.pages.bodies import kind_of, unpacked
 from diptych_mine.pages.charsets import content_type
 
@@ -31,7 +32,7 @@ UNTYPED = ("", "application/octet-stream", "binary/octet-stream", "application/u
 GZIP, RECORD = b"\x1f\x8b\x08", b"WARC/1."
 
 RecordKind = Literal["page", "picture", "request", "revisit", "redirect", "text", "metadata", "other", "large", "bad"]
-# Types of records that are counted by name. WET files have records of type `conversion`, WAT files of `metadata`.
+# Types of records that are counted by name. WET files have records of type `conversion`.
 _COUNTED: dict[str, RecordKind] = {
     "request": "request", "revisit": "revisit", "conversion": "text", "metadata": "metadata"
 }  # fmt: skip
@@ -141,8 +142,11 @@ def _parsed(record: Any, bodies: Container[RecordKind]) -> WarcRecord:
     http = kind == "response" and media.strip().lower().startswith("application/http")
     digest = record.headers.get("WARC-Payload-Digest") or ""
     if kind != "resource" and not http:
+        derived = kind == "metadata" and "page" in bodies and media.startswith("application/json")
+        page = wat.page_of(record.reader.read(MOST_BODY)) if derived else None
         original = (record.headers.get("WARC-Refers-To-Target-URI") or "").strip("<>").strip()
-        return WarcRecord(_COUNTED.get(kind, "other"), address, moved=original, digest=digest)
+        other = WarcRecord(_COUNTED.get(kind, "other"), address, moved=original, digest=digest)
+        return other if page is None else WarcRecord("page", address, 200, page[0], "utf-8", page[1])
     start = record.reader.read(HEAD)
     status, headers, begin = _http(start) if http else (200, [("content-type", media)], 0)
     known = {name.lower(): value for name, value in headers}

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 from msgspec import Meta, Struct
 from torch import Tensor
@@ -85,8 +84,8 @@ def tensors_check(tensors: Mapping[str, Tensor]) -> int:
     check = 0
     for name in sorted(tensors):
         array = tensors[name].contiguous().numpy()
-        check = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), check)
-        check = zlib.crc32(array.reshape(-1).view(np.uint8).data, check)
+        kind = str(tensors[name].dtype).removeprefix("torch.")  # numpy takes 8 microseconds to name a type
+        check = zlib.crc32(array.data, zlib.crc32(f"{name} {kind} {array.shape}".encode(), check))
     return check
 
 
