@@ -25,6 +25,7 @@ from diptych.core.record import Fingerprint
 from diptych.core.shares import FEWEST
 from diptych.data.extract.extract import misplaced_boxes
 from diptych.data.findings import EXAMPLES, KINDS, NO_TEXT, TURNED, CheckFinding, CheckReport, Severity
+from diptych.data.formats.splits import SCORED
 from diptych.data.leakage import UNKNOWN, Fingerprints, Leakage, SeenImages, copies_across
 from diptych.data.store.mirror import is_foreign, turn_of
 from diptych.data.store.store import FAILURES, Store
@@ -37,7 +38,6 @@ from diptych.vision.detectors.ground_truth import KIND as TRUTH
 from diptych.vision.features.profile import differences
 from diptych.vision.fingerprints import image_fingerprint
 
-SCORED = ("val", "dev", "test")  # a split is held out if its name begins with one of these
 HALF, SHOWN = 0.5, 0.3  # minimum IoU of a region with an expression's box (HALF) or an object's box (SHOWN)
 SLACK = 1e-3  # because of rounding, a box may extend outside the image by this share of the image's side
 

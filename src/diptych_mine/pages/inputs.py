@@ -12,10 +12,9 @@ from itertools import accumulate, count, islice
 from pathlib import Path
 from typing import Any, Literal
 
-from diptych.data.check import SCORED
+from diptych.data.formats.columns import ADDRESS as ALONE
 from diptych.data.formats.columns import CAPTIONS, SPLIT, columns_of, with_caption
-from diptych.data.formats.conceptual import ADDRESS as ALONE
-from diptych.data.formats.splits import usual_split
+from diptych.data.formats.splits import SCORED, usual_split
 from diptych.data.formats.values import listed_texts
 from diptych.runtime.errors import DataError, RecipeError, explained
 from diptych.runtime.files import as_text, files_below, opened_text, parse_json, sha256_of, text_of

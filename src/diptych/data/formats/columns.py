@@ -4,6 +4,7 @@ A format of tables needs the names that its columns may have, and what it does w
 """
 
 import csv
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,7 @@ from diptych.data.formats.values import listed_texts
 # Columns with captions; the first that is not empty is read.
 CAPTIONS = ("text", "caption", "captions", "sentence", "description", "prompt")
 ADDRESSES = ("url", "image_url", "imageurl", "image_link", "link")  # names that the column with the URL may have
+ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
 SPLIT = "split"
 # A row of a table has at most this many lines. If a quote is not closed, only the row's first line is skipped.
 MOST_LINES = 100

@@ -3,18 +3,15 @@
 A line has a caption, a tab and the image's URL.
 """
 
-import re
-
 from msgspec import Struct
 
 from diptych.core import Record
-from diptych.data.formats.columns import ADDRESSES, CAPTIONS, SPLIT, columns_of, with_caption
+from diptych.data.formats.columns import ADDRESS, ADDRESSES, CAPTIONS, SPLIT, columns_of, with_caption
 from diptych.data.formats.format import Source, Wanted
 from diptych.data.formats.parsing import Once, each_json_line, each_line, first_line, key_of_name
 from diptych.data.formats.values import JsonValue, Text, listed_texts
 from diptych.runtime.errors import DataError
 
-ADDRESS = re.compile(r"\s*https?://\S+\s*$", re.I)
 USUAL = {"url": (ADDRESSES,), "caption": (CAPTIONS,), SPLIT: ((SPLIT,),)}
 
 

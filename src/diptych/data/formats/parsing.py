@@ -1,5 +1,7 @@
 """Read files that other programs wrote. Errors state what was found, where, and how to correct it."""
 
+from __future__ import annotations
+
 import gc
 import json
 import re
@@ -8,14 +10,16 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from unicodedata import normalize
 
-from diptych.core import Record
 from diptych.data.formats.values import CORRECT, LOOKED_AT, Ambiguous, JsonValue, Words, text_of_id
 from diptych.runtime.errors import DataError, explained
 from diptych.runtime.files import as_text, bytes_of, opened_text
 from diptych.vision.archives import is_there
+
+if TYPE_CHECKING:  # it imports torch, which readers of lists do without
+    from diptych.core import Record
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -1,16 +1,22 @@
 """The split of an image: the one that an entry names, else the one that the caller gave, else a random one."""
 
+from __future__ import annotations
+
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from diptych.core import Record
 from diptych.data.formats.parsing import Skips
 from diptych.data.formats.values import JsonValue
 
+if TYPE_CHECKING:
+    from diptych.core import Record
+
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 SYNONYMS = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
+SCORED = ("val", "dev", "test")  # a split is held out if its name begins with one of these
 JOINED = {"restval": "train"}  # {part of a split: split}; restval: images of COCO's val set on which papers train
 # Finds a split in a file's name, such as train in train2017.
 NAMED = re.compile(rf"(?<![a-z])({'|'.join((*SHARES, *SYNONYMS))})(?=\d*(?![a-z]))", re.I)
