@@ -67,6 +67,16 @@ def of_part(of: Mapping[str, Any], first: str) -> str:
     return table([first, *names], [*rows, ["last / first", *growth]])
 
 
+def of_verbs(verbs: Mapping[str, Any]) -> str:
+    """Return a table with a row for each verb, and a column for each number of records."""
+    sizes = list(next(iter(verbs.values())))
+    rows = [
+        [name, *(f"{of[one]['CPU s']:,} s, {of[one]['MiB']:,} MiB" if one in of else "" for one in sizes)]
+        for name, of in verbs.items()
+    ]
+    return table(["records", *(f"{int(one):,}" for one in sizes)], rows)
+
+
 def of_sets(found: Mapping[str, Any]) -> str:
     """Return a table of what pre-training on `SETS` costs in hours, disk, memory and money. Only one row is measured;
     each other row has its formula."""
@@ -148,6 +158,8 @@ def text(found: Mapping[str, Any]) -> str:
         parts.append(fill(SAID[name], 120, break_on_hyphens=False))
     if missing := sorted(TITLES.keys() - charts(figures).keys()):
         parts.append(f"Not measured yet: {', '.join(missing)} (`python -m benchmarks.scale {' '.join(missing)}`).")
+    if "verbs" in figures:
+        parts += [VERBS, of_verbs(figures["verbs"]), fill(SAID["verbs"], 120, break_on_hyphens=False)]
     parts += [PROCESSORS, SETS_HEAD, of_sets(found)]
     parts += ["## 3.3 million images with 100 regions on eight H200, calculated", paper(rates.get("1 process"))]
     parts.append(
@@ -169,6 +181,9 @@ PROCESSORS = """## Processors
 [One table](results/speed.md) has speed relative to other code, with the processor's instructions. Training steps and
 beam search: measured with AMX; not measured with AVX-512 without AMX, nor with AVX2 alone.
 [The log](../experiments/LOG.md) has older figures of a processor without AMX."""
+VERBS = """## Verbs
+
+CPU seconds and peak memory, with the pages of mapped files, of `python -m benchmarks.verbs`."""
 SETS_HEAD = """## Conceptual 12M and LAIT
 
 One pre-training on 12 million images with Unified VLP, and one on 10 million with ImageBERT. Neither was run. Mining
@@ -189,6 +204,8 @@ SAID = {
     "in memory. Most samples of a larger store are parsed again when they are read, so its rate is lower. "
     "The rate at 1,000 records is higher, because they fit in the processor's caches. Stores above 10,000 records "
     "repeat the first 10,000: their other shards are links.",
+    "verbs": "On ten records, almost all time is that of the start. A small model that was trained for one step "
+    "evaluates and augments. Search is measured under Galleries.",
     "gallery": "The query is multiplied with every vector, in memory. [These results](results/gallery.md) "
     "include faiss and pgvector.",
 }

@@ -133,11 +133,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, nargs="+", default=[], help="Folders that the rules were tuned on.")
     parser.add_argument("--held", type=Path, nargs="+", default=[], help="Held-out folders.")
+    parser.add_argument("--later", type=Path, nargs="+", default=[], help="Folders first read when no rule changed.")
     parser.add_argument("--sample", type=int, default=0, help="Print this many pairs to judge, and save nothing.")
     parser.add_argument("--faults", action="store_true", help="Print pages without the right lead, and save nothing.")
     options = parser.parse_args()
     found = {}
-    for name, folders in (("pages that rules were set on", options.work), ("held-out pages", options.held)):
+    groups = [("pages that rules were set on", options.work), ("held-out pages", options.held)]
+    groups += [("further pages", options.later), *((f"further pages: {one.name}", [one]) for one in options.later)]
+    for name, folders in groups:
         pages = read(folders, MiningSettings())
         if not pages:
             continue
@@ -148,7 +151,7 @@ def main() -> None:
         htmls, places = [html for html, _, _ in pages], [page.address for _, page, _ in pages]
         found[name] = figures(pages) | speed(htmls, places)
     if not options.sample and not options.faults:
-        save("real_pages", "uv run python -m experiments.real_pages --work FOLDERS --held FOLDERS", found)
+        save("real_pages", "uv run python -m experiments.real_pages --work FOLDERS --held FOLDERS --later FOLDERS", found)
     print(json.dumps(found, indent=1))
 
 

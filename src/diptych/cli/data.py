@@ -145,7 +145,7 @@ def extract(
     skip_bad: SkipBad = False,
     stored: StoredBoxes = False,
     image_feature: str | None = Option(None, help="Backbone of a whole-image feature (densenet121); default: none."),
-    batch_size: int = Option(16, min=1, help="Images in a batch of the detector."),
+    batch_size: int = Option(8, min=1, help="Images in a batch of the detector."),
     processes: int | None = Option(
         None, min=1, help="Processes that read or extract; default: 1; with a GPU or Ray one a core, up to 4."
     ),

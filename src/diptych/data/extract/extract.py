@@ -37,7 +37,7 @@ from diptych.vision.pictures import as_picture
 
 EXTRACTING = LOCAL, RAY = ("local", "ray")  # engines that can extract regions
 CPU = torch.device("cpu")
-WINDOW = 4  # the images of this many batches are sorted by aspect ratio together, which saves padding
+WINDOW = 8  # the images of this many batches are sorted by aspect ratio together, which saves padding
 MOST_BYTES = 256 * 2**20  # the decoded images in memory take at most this many bytes; one image may take 200 MB
 
 Readable: TypeAlias = "tuple[Record, Picture | None]"  # a record and its image (None if the detector needs no images)
@@ -67,7 +67,7 @@ def extract(
     records: Iterable[Record],
     detector: Detector,
     folder: Path,
-    batch_size: int = 16,
+    batch_size: int = 8,
     records_per_shard: int = 1000,
     progress: Callable[[int], object] | None = None,
     threads: int = 2,

@@ -34,7 +34,7 @@ NAMED = 5  # this many failures are printed; failures.jsonl lists all
 
 
 def extract_regions(
-    records: Sequence[Record], detector: Detector, folder: Path, console: Console | None = None, batch_size: int = 16,
+    records: Sequence[Record], detector: Detector, folder: Path, console: Console | None = None, batch_size: int = 8,
     processes: int | None = None, engine: str = LOCAL, device: str = "auto", skip_bad: bool = False,
     stored: bool = False,
 ) -> Extraction:  # fmt: skip
