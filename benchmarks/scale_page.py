@@ -202,8 +202,9 @@ SAID = {
     "loader, the texts of each record are parsed and tokenised once, so its time grows with the number of records. "
     "`MiB` leaves out the pages of mapped files, which the processes of a machine share. At most 200,000 samples stay "
     "in memory. Most samples of a larger store are parsed again when they are read, so its rate is lower. "
-    "The rate at 1,000 records is higher, because they fit in the processor's caches. Stores above 10,000 records "
-    "repeat the first 10,000: their other shards are links.",
+    "The rate at 1,000 records is higher, because they fit in the processor's caches and are read again. At 10,000,000 "
+    "records, a shard was opened for almost each sample that was measured. Stores above 10,000 records repeat the "
+    "first 10,000: their other shards are links, so `GB on disk` is the sum of all shards, and is not used.",
     "verbs": "On ten records, almost all time is that of the start. A small model that was trained for one step "
     "evaluates and augments. Search is measured under Galleries.",
     "gallery": "The query is multiplied with every vector, in memory. [These results](results/gallery.md) "

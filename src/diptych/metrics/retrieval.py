@@ -76,9 +76,8 @@ def retrieval_ranks(
     has = np.zeros((len(table), same.max() + 1), dtype=bool)
     has[images[owners], same] = True
     own = has[images][:, same]
-    right = np.where(own, table, -np.inf)
-    of_captions = ((table >= right.max(axis=1, keepdims=True)) & ~own).sum(axis=1)
-    of_pictures = ((table >= right.max(axis=0)) & ~own).sum(axis=0)
+    best = [table.max(axis=axis, where=own, initial=-np.inf, keepdims=True) for axis in (1, 0)]
+    of_captions, of_pictures = (((table >= one) & ~own).sum(axis=axis) for axis, one in zip((1, 0), best, strict=True))
     return RetrievalRanks(of_captions.astype(np.int64), of_pictures.astype(np.int64))
 
 

@@ -33,7 +33,7 @@ from diptych.tasks.scores import Scores, present
 from diptych.tasks.shortlist import shortlist
 
 VECTORS, KEYS = "gallery.safetensors", "gallery.json"
-SENTENCES = 256  # number of texts in a batch
+SENTENCES = 256  # number of texts that are embedded, or for which images are ranked, together
 PICTURE = "picture"  # value of "key" in predictions of image vectors
 
 
@@ -208,7 +208,9 @@ def _ranks(
     known = {one.key: one.content for one in records}
     contents: list[Hashable] = [known.get(key, key) for key in keys]
     both = retrieval_ranks(table, owners, captions, contents), retrieval_ranks(table, owners)
-    first = [[keys[at] for at in column] for column in np.argsort(-table, 0, kind="stable")[:FIRST].T.tolist()]
+    parts = np.split(table, range(SENTENCES, len(texts), SENTENCES), axis=1)
+    ranked = (column for part in parts for column in np.argsort(-part, 0, kind="stable")[:FIRST].T.tolist())
+    first = [[keys[at] for at in column] for column in ranked]
     queries = [(one["key"], one["picture"], hits) for one, hits in zip(texts, first, strict=True)]
     return *both, owners, captions, contents, queries
 
