@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 SRC = ROOT / "src"
 PACKAGE = SRC / "diptych"
 # Lines of code of each package. A landing raises its number by what its issue may still add, and says so.
-MOST_LINES = {"diptych": 34_600, "diptych_mine": 5_450, "diptych_serve": 1_750, "diptych_world": 3_450}
+MOST_LINES = {"diptych": 34_610, "diptych_mine": 5_450, "diptych_serve": 1_750, "diptych_world": 3_440}
 
 
 class Read(NamedTuple):

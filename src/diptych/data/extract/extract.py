@@ -37,7 +37,7 @@ from diptych.vision.pictures import as_picture
 
 EXTRACTING = LOCAL, RAY = ("local", "ray")  # engines that can extract regions
 CPU = torch.device("cpu")
-WINDOW = 8  # the images of this many batches are sorted by aspect ratio together, which saves padding
+WINDOW = 4  # the images of this many batches are sorted by aspect ratio together, which saves padding
 MOST_BYTES = 256 * 2**20  # the decoded images in memory take at most this many bytes; one image may take 200 MB
 
 Readable: TypeAlias = "tuple[Record, Picture | None]"  # a record and its image (None if the detector needs no images)
