@@ -116,7 +116,7 @@ class FetchOptions:
 def mine_run(
     *,
     inputs: list[Path] = Argument(
-        help="WARC files, folders of .html, address lists, img2dataset tars or .jsonl files."
+        help="WARC or WAT files, folders of .html, lists of URLs (.tsv, .parquet), img2dataset tars or .jsonl files."
     ),
     out: Annotated[Path, OutFolder("mined")] = Option(
         ..., help="Folder to write to; the same command continues where it was interrupted."

@@ -47,9 +47,9 @@ def summary(numbers: Mapping[str, Any], console: Console) -> None:
 def why_empty(numbers: Mapping[str, Any]) -> str:
     """Return why a run has no records."""
     if numbers["pictures"]:
-        rule, line = max(numbers["rules"].items(), key=lambda one: int(one[1]["dropped"]))
-        pictures = counted(numbers["pictures"], "pictures")
-        return f"no record is left; the rule {rule} dropped {line['dropped']} of {pictures}"
+        drops = [f"{rule} {line['dropped']}" for rule, line in numbers["rules"].items() if line["dropped"]]
+        remedy = "; leave out --offline" if "offline" in numbers["failures"] else ""
+        return f"no record is left of {counted(numbers['pictures'], 'pictures')}; by rule: {', '.join(drops)}{remedy}"
     kinds = {key.removeprefix("records "): count for key, count in numbers["inputs"].items() if key[:8] == "records "}
     listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind != "bad") or "none that can be read"
     remedy = "WET files (text) have no pages; pass WARC" if "text" in kinds else "pass pages that have images"

@@ -67,6 +67,8 @@ class Mine:
         """
         if self.until not in STAGES:
             raise RecipeError(f"no stage {self.until!r}; expected one of {', '.join(STAGES)}")
+        if self.scorer is None and (self.settings.keep.top, self.settings.keep.score) != (None, None):
+            raise RecipeError("rules.top and rules.score compare scores of pairs; pass --scorer, or leave them out")
         with stoppable():
             sources = inputs.recognise(self.given, self.base)
             job = self._begin(sources)

@@ -112,7 +112,7 @@ PAGE = record("response", "http://a.test/", http(b"<html>The harbour at dawn</ht
         (WET, "records: 1 text; WET files (text) have no pages; pass WARC"),
         (WAT, "no picture was found; records: 1 metadata; pass pages that have images"),
         (PAGE, "no picture was found; records: 1 page; pass pages that have images"),
-        (page("a", "http://a.test/a.jpg"), "no record is left; the rule fetch dropped 1 of 1 picture"),
+        (page("a", "http://a.test/a.jpg"), "no record is left of 1 picture; by rule: fetch 1; leave out --offline"),
     ],
 )
 def test_a_run_that_yields_nothing_gives_the_reason(

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from diptych.runtime.errors import RecipeError
 from diptych_mine import funnel
 from diptych_mine.layout import RunLayout
 from diptych_mine.pages import warc
+from diptych_mine.pages.inputs import recognise
 from diptych_mine.settings import MiningSettings, changed
 
 from .conftest import run
@@ -93,7 +95,7 @@ def test_an_opt_out_holds(metas: Any, headers: dict[str, Any], tmp_path: Path) -
 @pytest.mark.parametrize(
     "content",
     [
-        envelope("404"), envelope(200), b"{", b"[]", b"\xff", {"Envelope": []}, {"Envelope": {"Payload-Metadata": 3}},
+        envelope("404"), envelope(200), b"[]", {"Envelope": []}, {"Envelope": {"Payload-Metadata": 3}},
         {"Envelope": {"Payload-Metadata": {"HTTP-Request-Metadata": {}}}},
     ],
 )  # fmt: skip
@@ -101,6 +103,30 @@ def test_other_metadata_are_counted_and_not_read(content: Any, tmp_path: Path) -
     path = tmp_path / "a.warc.wat.gz"
     path.write_bytes(wat(content, envelope()))
     assert [record.kind for record in warc.read(path)] == ["metadata", "page"]
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b""])
+def test_metadata_that_are_not_json_are_bad(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.warc.wat.gz"
+    path.write_bytes(wat(content, envelope()))
+    assert [(record.kind, record.why) for record in warc.read(path)] == [
+        ("bad", "metadata that are not JSON"), ("page", ""),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["a.wacz", "a.arc", "b.ARC.GZ"])
+def test_files_to_be_converted_first_are_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / "z.warc.wat.gz").write_bytes(wat(envelope()))
+    (tmp_path / name).write_bytes(b"PK\3\4 not read")
+    with pytest.raises(RecipeError, match=rf"{name} cannot be mined; expected WARC or WAT files \(unpack a .wacz"):
+        recognise([tmp_path], None)
+
+
+@pytest.mark.parametrize("rule", ["top=0.3", "score=0.5"])
+def test_rules_about_scores_need_a_scorer(rule: str, tmp_path: Path) -> None:
+    settings = changed(MiningSettings(offline=True), [f"rules.{rule}"])
+    with pytest.raises(RecipeError, match="compare scores of pairs; pass --scorer"):
+        run(tmp_path / "out", tmp_path, settings=settings)
 
 
 @pytest.mark.parametrize("links", [None, 3, ["x"], [{"path": 3}], [{"path": "IMG@/src", "url": 5, "alt": ["x"]}]])

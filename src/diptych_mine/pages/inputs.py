@@ -23,11 +23,11 @@ from diptych_mine.tables import digest
 
 InputKind = Literal["warc", "html", "visit", "pairs", "tar", "pictures"]
 WANTED = (
-    "WARC or WAT files (unpack a .wacz; convert .arc by `warcio recompress`), a folder of .html (with --base or an "
+    "WARC or WAT files (unpack a .wacz; convert .arc by `uvx warcio recompress`), a folder of .html (with --base or an "
     "addresses.tsv), a list of page URLs, image URLs with texts (.tsv, .parquet, .jsonl), img2dataset's .tar, or a "
     ".jsonl of images with captions"
 )
-WARCS = (".warc", ".warc.gz", ".wat", ".wat.gz")
+WARCS, CONVERTED = (".warc", ".warc.gz", ".wat", ".wat.gz"), (".wacz", ".arc", ".arc.gz")
 IN_A_SHARD = 1_000
 ADDRESS = re.compile(r"^https?://", re.I)
 ADDRESS_KEYS = ("url", "address", "image_url", "URL")
@@ -89,13 +89,13 @@ def _sources(path: Path, base: str | None) -> Iterator[MiningInput]:
         kind = _kind(path)
         yield MiningInput(kind, path, _digest_of_list(path) if kind == "pictures" else sha256_of(path))
         return
-    files = [p for p in files_below(path) if p.is_file() and p.name.lower().endswith((*WARCS, ".tar"))]
+    files = [p for p in files_below(path) if p.is_file() and p.name.lower().endswith((*WARCS, *CONVERTED, ".tar"))]
     for one in files:
         yield MiningInput(_kind(one), one, sha256_of(one))
     if not files:
         pages = html_files(path)
         if not pages:
-            raise RecipeError(f"{path} holds no .warc, .tar or .html; expected {WANTED}")
+            raise RecipeError(f"{path} holds no .warc, .wat, .tar or .html; expected {WANTED}")
         if base is None and not (path / "addresses.tsv").is_file():
             table = path / "addresses.tsv"
             raise RecipeError(f"the URLs of the pages in {path} are unknown; pass --base URL, or write {table}")

@@ -142,11 +142,26 @@ def _parsed(record: Any, bodies: Container[RecordKind]) -> WarcRecord:
     http = kind == "response" and media.strip().lower().startswith("application/http")
     digest = record.headers.get("WARC-Payload-Digest") or ""
     if kind != "resource" and not http:
-        derived = kind == "metadata" and "page" in bodies and media.startswith("application/json")
-        page = wat.page_of(record.reader.read(MOST_BODY)) if derived else None
+        if kind == "metadata" and "page" in bodies and media.startswith("application/json"):
+            return _of_wat(address, record.reader.read(MOST_BODY))
         original = (record.headers.get("WARC-Refers-To-Target-URI") or "").strip("<>").strip()
-        other = WarcRecord(_COUNTED.get(kind, "other"), address, moved=original, digest=digest)
-        return other if page is None else WarcRecord("page", address, 200, page[0], "utf-8", page[1])
+        return WarcRecord(_COUNTED.get(kind, "other"), address, moved=original, digest=digest)
+    return _of_http(record, http, address, media, digest, bodies)
+
+
+def _of_wat(address: str, content: bytes) -> WarcRecord:
+    try:
+        page = wat.page_of(content)
+    except ValueError:
+        return WarcRecord("bad", address, why="metadata that are not JSON")
+    return (
+        WarcRecord("metadata", address) if page is None else WarcRecord("page", address, 200, page[0], "utf-8", page[1])
+    )
+
+
+def _of_http(
+    record: Any, http: bool, address: str, media: str, digest: str, bodies: Container[RecordKind]
+) -> WarcRecord:
     start = record.reader.read(HEAD)
     status, headers, begin = _http(start) if http else (200, [("content-type", media)], 0)
     known = {name.lower(): value for name, value in headers}

@@ -15,11 +15,11 @@ _META, _IMG = ("name", "property", "http-equiv", "content"), ("src", "alt", "tit
 
 
 def page_of(content: bytes) -> tuple[list[tuple[str, str]], bytes] | None:
-    """Return the HTTP headers and the HTML of a page; None if the record is not of a page with status 200."""
-    try:
-        http = _at(parse_json(content), "Envelope", "Payload-Metadata", "HTTP-Response-Metadata")
-    except ValueError:
-        return None
+    """Return the HTTP headers and the HTML of a page; None if the record is not of a page with status 200.
+
+    Raises ValueError if it is not JSON.
+    """
+    http = _at(parse_json(content), "Envelope", "Payload-Metadata", "HTTP-Response-Metadata")
     html = _at(http, "HTML-Metadata")
     if not html or _at(http, "Response-Message").get("Status", "200") != "200":
         return None

@@ -25,7 +25,7 @@ def test_a_finished_run_has_a_report_on_its_validation_images(captioner: Run) ->
     assert page.count("<article") == 4
     assert page.count('href="data:image/jpeg;base64,') == 4
     assert "Captions of 4 val images" in page
-    assert "Captions: CIDEr on val" in page
+    assert "Captions: CIDEr on val, estimated" in page
     assert "with the best CIDEr on training" in page
     assert not re.search(r'(?:src|href)="(?!data:image/jpeg;base64,|#)', page)
 

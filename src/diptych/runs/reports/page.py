@@ -104,5 +104,6 @@ def _charts(runs: Mapping[str, Mapping[str, Path]]) -> list[Chart]:
         name = "Detector" if spec is None else spec.title
         charts.append(chart(f"{name}: training loss", folders, "loss"))
         if spec is not None:
-            charts.append(chart(f"{name}: {spec.training.watched} on val", folders, spec.training.watched))
+            where = "val, estimated" if spec.training.validation else "val"  # by greedy search, or in a smaller gallery
+            charts.append(chart(f"{name}: {spec.training.watched} on {where}", folders, spec.training.watched))
     return [drawn for drawn in charts if drawn is not None]
