@@ -151,7 +151,8 @@ def main() -> None:
         htmls, places = [html for html, _, _ in pages], [page.address for _, page, _ in pages]
         found[name] = figures(pages) | speed(htmls, places)
     if not options.sample and not options.faults:
-        save("real_pages", "uv run python -m experiments.real_pages --work FOLDERS --held FOLDERS --later FOLDERS", found)
+        command = "uv run python -m experiments.real_pages --work FOLDERS --held FOLDERS --later FOLDERS"
+        save("real_pages", command, found)
     print(json.dumps(found, indent=1))
 
 
